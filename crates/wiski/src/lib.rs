@@ -1,0 +1,4 @@
+//! wiski
+#![allow(dead_code)]
+mod error;
+pub use error::{Error, Result};
