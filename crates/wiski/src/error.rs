@@ -56,7 +56,9 @@ pub enum Error {
     },
 
     /// Extending the grid would need more points than allowed.
-    #[error("the grid would need {points} points on axis {axis} to reach {value}; at most {limit} grid points are allowed")]
+    #[error(
+        "the grid would need {points} points on axis {axis} to reach {value}; at most {limit} grid points are allowed"
+    )]
     GridTooLarge {
         /// The axis, counted from 0 over all grids of the model.
         axis: usize,

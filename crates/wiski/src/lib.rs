@@ -1,4 +1,8 @@
 //! wiski
-#![allow(dead_code)]
 mod error;
+pub mod grid;
+pub mod interp;
+pub mod kernel;
+mod simd;
+pub mod structure;
 pub use error::{Error, Result};

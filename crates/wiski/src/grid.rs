@@ -1,0 +1,455 @@
+//! Regular grids of inducing points: where they lie, what they cover, how they grow.
+//!
+//! An [`Axis`] is a row of equally spaced points, a [`Grid`] the product of one to four axes, a [`Lattice`]
+//! several grids side by side, one for each block of an additive model. Grid points are numbered with the
+//! last axis running fastest, blocks one after the other.
+//!
+//! Every axis carries one cell of padding at either end, so that the four points around any covered value
+//! exist and no border rule is needed: an axis with points u_0 … u_{g−1} covers [u_1, u_{g−2}].
+//!
+//! A grid can grow at the same spacing. Positions are counted from a fixed origin, so the points it had
+//! before keep their places to the last bit.
+
+use crate::error::{Error, Result, finite, length, positive};
+use crate::kernel::MAX_DIM;
+
+/// The smallest number of points on an axis: four points carry the cubic interpolation of one cell.
+pub const MIN_POINTS: usize = 4;
+
+/// Equally spaced points: point i lies at origin + (first + i)·step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Axis {
+    origin: f64,
+    step: f64,
+    inverse_step: f64,
+    first: i64,
+    points: usize,
+}
+
+impl Axis {
+    /// The axis with points min, min + step, …, of which the outermost are padding.
+    pub fn new(min: f64, step: f64, points: usize) -> Result<Self> {
+        finite("axis min", min, 0)?;
+        positive("axis step", step, 0)?;
+        finite("axis max", min + step * points as f64, 0)?;
+        if points < MIN_POINTS {
+            let reason = format!("an axis needs at least {MIN_POINTS} points, not {points}");
+            return Err(Error::Config { field: "grid".into(), reason });
+        }
+        Ok(Self { origin: min, step, inverse_step: step.recip(), first: 0, points })
+    }
+
+    /// The axis of `points` points that covers exactly [lo, hi]: spacing (hi − lo)/(points − 3), with one
+    /// cell of padding at either end.
+    pub fn covering(lo: f64, hi: f64, points: usize) -> Result<Self> {
+        finite("axis lower bound", lo, 0)?;
+        finite("axis upper bound", hi, 0)?;
+        if points < MIN_POINTS || hi <= lo {
+            let reason = format!(
+                "{points} points cannot cover [{lo}, {hi}]: an axis needs at least {MIN_POINTS} points and an interval"
+            );
+            return Err(Error::Config { field: "grid".into(), reason });
+        }
+        let step = (hi - lo) / (points - 3) as f64;
+        Self::new(lo - step, step, points)
+    }
+
+    /// The spacing h.
+    pub fn step(&self) -> f64 {
+        self.step
+    }
+
+    /// The number g of points, padding included.
+    pub fn points(&self) -> usize {
+        self.points
+    }
+
+    /// The first point (padding).
+    pub fn min(&self) -> f64 {
+        self.point(0)
+    }
+
+    /// The i-th point.
+    pub fn point(&self, i: usize) -> f64 {
+        self.step.mul_add((self.first + i as i64) as f64, self.origin)
+    }
+
+    /// The smallest value that can be interpolated.
+    pub fn lo(&self) -> f64 {
+        self.point(1)
+    }
+
+    /// The largest value that can be interpolated.
+    pub fn hi(&self) -> f64 {
+        self.point(self.points - 2)
+    }
+
+    /// The place of `x` in units of cells from the first point.
+    #[inline]
+    fn position(&self, x: f64) -> f64 {
+        (x - self.origin) * self.inverse_step - self.first as f64
+    }
+
+    /// The cell that holds `x`, as the index of the first of its four points and the place in the cell
+    /// (0 to 1), or `None` off the grid (and for NaN).
+    #[inline]
+    pub(crate) fn cell(&self, x: f64) -> Option<(usize, f64)> {
+        let t = self.position(x);
+        let last = (self.points - 2) as f64;
+        // The bounds themselves may miss by a rounding of the position.
+        let slack = 4.0 * f64::EPSILON * (self.first.unsigned_abs() as f64 + last + 2.0);
+        if !(t >= 1.0 - slack && t <= last + slack) {
+            return None;
+        }
+        // On the upper bound the last cell is used from its right end, where its outer weight is zero.
+        let cell = (t as usize).clamp(1, self.points - 3);
+        Some((cell - 1, t - cell as f64))
+    }
+
+    /// The number of cells to add below and above so that `x` is covered, with at least an eighth of the
+    /// axis whenever it has to grow, so that a drifting stream causes few growths.
+    fn growth_to(&self, x: f64) -> (f64, f64) {
+        if self.cell(x).is_some() {
+            return (0.0, 0.0);
+        }
+        let t = self.position(x);
+        let chunk = (self.points / 8) as f64;
+        if t < 1.0 {
+            ((1.0 - t.floor()).max(chunk), 0.0)
+        } else {
+            (0.0, (t.ceil() - (self.points - 2) as f64).max(chunk))
+        }
+    }
+
+    /// The smallest growth that makes this axis contain every point of `other`, which must have the same
+    /// spacing and fall on the same points.
+    fn growth_to_union(&self, other: &Self, axis: usize) -> Result<(usize, usize)> {
+        let close = |a: f64, b: f64, scale: f64| (a - b).abs() <= 64.0 * f64::EPSILON * scale;
+        if !close(self.step, other.step, self.step) {
+            return Err(Error::GridMismatch { axis, what: "step", left: self.step, right: other.step });
+        }
+        let offset = self.position(other.min());
+        let reach = offset.abs()
+            + (self.points + other.points) as f64
+            + (self.origin.abs() + other.origin.abs()) / self.step;
+        if !close(offset, offset.round(), reach) {
+            let left = self.min();
+            return Err(Error::GridMismatch { axis, what: "alignment", left, right: other.min() });
+        }
+        let below = -(offset.round() as i64);
+        let above = offset.round() as i64 + other.points as i64 - self.points as i64;
+        Ok((below.max(0) as usize, above.max(0) as usize))
+    }
+
+    fn grown(&self, below: usize, above: usize) -> Self {
+        Self { first: self.first - below as i64, points: self.points + below + above, ..*self }
+    }
+}
+
+/// The product of one to four axes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Grid {
+    axes: Vec<Axis>,
+    strides: Vec<usize>,
+    /// Where the 4^{d−1} rows of four neighbouring points begin, from the first of the 4^d points.
+    row_offsets: Vec<usize>,
+}
+
+impl Grid {
+    /// A grid with the given axes.
+    pub fn new(axes: Vec<Axis>) -> Result<Self> {
+        let d = axes.len();
+        if d == 0 || d > MAX_DIM {
+            let reason = format!("a grid needs 1 to {MAX_DIM} axes, not {d}");
+            return Err(Error::Config { field: "grid".into(), reason });
+        }
+        let mut strides = vec![1; d];
+        for k in (0..d - 1).rev() {
+            strides[k] = strides[k + 1] * axes[k + 1].points;
+        }
+        let mut row_offsets = vec![0];
+        for &stride in &strides[..d - 1] {
+            row_offsets = row_offsets.iter().flat_map(|&o| (0..4).map(move |i| o + i * stride)).collect();
+        }
+        Ok(Self { axes, strides, row_offsets })
+    }
+
+    /// A grid that covers the box lo_k ≤ x_k ≤ hi_k with `points[k]` points per axis, padding included.
+    ///
+    /// ```
+    /// use wiski::grid::Grid;
+    /// let grid = Grid::covering(&[(-1.0, 1.0), (0.0, 10.0)], &[16, 24])?;
+    /// assert_eq!(grid.len(), 16 * 24);
+    /// assert!((grid.axes()[1].hi() - 10.0).abs() < 1e-12);
+    /// # Ok::<(), wiski::Error>(())
+    /// ```
+    pub fn covering(bounds: &[(f64, f64)], points: &[usize]) -> Result<Self> {
+        length("grid points per axis", bounds.len(), points.len())?;
+        let axes = bounds.iter().zip(points).map(|(&(lo, hi), &g)| Axis::covering(lo, hi, g));
+        Self::new(axes.collect::<Result<_>>()?)
+    }
+
+    /// The axes.
+    pub fn axes(&self) -> &[Axis] {
+        &self.axes
+    }
+
+    /// The number of axes d.
+    pub fn dim(&self) -> usize {
+        self.axes.len()
+    }
+
+    /// The number of grid points m.
+    #[allow(clippy::len_without_is_empty)] // never empty
+    pub fn len(&self) -> usize {
+        self.axes.iter().map(|a| a.points).product()
+    }
+
+    /// The number of points on each axis.
+    pub(crate) fn shape(&self) -> Vec<usize> {
+        self.axes.iter().map(|a| a.points).collect()
+    }
+
+    /// The distance between neighbours on each axis, in grid point numbers.
+    pub(crate) fn strides(&self) -> &[usize] {
+        &self.strides
+    }
+
+    pub(crate) fn row_offsets(&self) -> &[usize] {
+        &self.row_offsets
+    }
+}
+
+/// Several grids side by side: the inducing points of f(x) = Σ_j f_j(h_j). One grid is the usual case.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lattice {
+    grids: Vec<Grid>,
+    offsets: Vec<usize>,
+    len: usize,
+    dim: usize,
+}
+
+/// How many cells each axis of a lattice gains below and above.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Growth(Vec<(usize, usize)>);
+
+impl Growth {
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.iter().all(|&g| g == (0, 0))
+    }
+}
+
+impl From<Grid> for Lattice {
+    fn from(grid: Grid) -> Self {
+        Self::from_grids(vec![grid])
+    }
+}
+
+impl Lattice {
+    /// The lattice of the given blocks.
+    pub fn new(grids: Vec<Grid>) -> Result<Self> {
+        if grids.is_empty() {
+            return Err(Error::Config {
+                field: "grid".into(),
+                reason: "a model needs at least one grid".into(),
+            });
+        }
+        Ok(Self::from_grids(grids))
+    }
+
+    fn from_grids(grids: Vec<Grid>) -> Self {
+        let mut offsets = Vec::with_capacity(grids.len());
+        let mut len = 0;
+        for grid in &grids {
+            offsets.push(len);
+            len += grid.len();
+        }
+        let dim = grids.iter().map(Grid::dim).sum();
+        Self { grids, offsets, len, dim }
+    }
+
+    /// The grids, one per block.
+    pub fn grids(&self) -> &[Grid] {
+        &self.grids
+    }
+
+    /// The number of the first grid point of each block.
+    pub(crate) fn offsets(&self) -> &[usize] {
+        &self.offsets
+    }
+
+    /// The number m of grid points over all blocks.
+    #[allow(clippy::len_without_is_empty)] // never empty
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The number of coordinates over all blocks.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn axes(&self) -> impl Iterator<Item = &Axis> {
+        self.grids.iter().flat_map(|g| &g.axes)
+    }
+
+    /// What is wrong with a point that has no place on the lattice: a NaN or the first axis that it leaves.
+    pub(crate) fn outside(&self, h: &[f64], row: usize) -> Error {
+        for (axis, (a, &value)) in self.axes().zip(h).enumerate() {
+            if !value.is_finite() {
+                return Error::NotFinite { field: format!("x[{axis}]"), value, row };
+            }
+            if a.cell(value).is_none() {
+                return Error::OutsideGrid { axis, value, lo: a.lo(), hi: a.hi(), row };
+            }
+        }
+        Error::WrongLength { field: "x".into(), expected: self.dim, found: h.len() }
+    }
+
+    /// How the lattice must grow to cover `h`. Refused if any block would have more than `limit` points.
+    pub(crate) fn growth_to(&self, h: &[f64], limit: usize, row: usize) -> Result<Growth> {
+        let mut growth = Vec::with_capacity(self.dim);
+        for grid in &self.grids {
+            let mut total = 1.0;
+            let first = growth.len();
+            for (axis, a) in (first..).zip(&grid.axes) {
+                let value = h[axis];
+                finite(format!("x[{axis}]"), value, row)?;
+                let (below, above) = a.growth_to(value);
+                let points = a.points as f64 + below + above;
+                total *= points;
+                if total > limit as f64 {
+                    return Err(Error::GridTooLarge { axis, value, points: points as usize, limit });
+                }
+                growth.push((below as usize, above as usize));
+            }
+        }
+        Ok(Growth(growth))
+    }
+
+    /// How this lattice must grow to contain every point of `other`.
+    pub(crate) fn growth_to_union(&self, other: &Self) -> Result<Growth> {
+        let mismatch = |left: usize, right: usize| Error::GridMismatch {
+            axis: left.min(right),
+            what: "dimension",
+            left: left as f64,
+            right: right as f64,
+        };
+        if self.dim != other.dim || self.grids.len() != other.grids.len() {
+            return Err(mismatch(self.dim, other.dim));
+        }
+        for (a, b) in self.grids.iter().zip(&other.grids) {
+            if a.dim() != b.dim() {
+                return Err(mismatch(a.dim(), b.dim()));
+            }
+        }
+        let pairs = self.axes().zip(other.axes()).enumerate();
+        Ok(Growth(pairs.map(|(axis, (a, b))| a.growth_to_union(b, axis)).collect::<Result<_>>()?))
+    }
+
+    /// The lattice after growth, with the place of each old grid point in it.
+    pub(crate) fn grown(&self, growth: &Growth) -> Result<(Self, Vec<usize>)> {
+        let mut sides = growth.0.iter();
+        let mut grids = Vec::with_capacity(self.grids.len());
+        for grid in &self.grids {
+            let axes = grid.axes.iter().zip(sides.by_ref()).map(|(a, &(below, above))| a.grown(below, above));
+            grids.push(Grid::new(axes.collect())?);
+        }
+        let new = Self::from_grids(grids);
+        let mut places = Vec::with_capacity(self.len);
+        let mut axis = 0;
+        for (j, (old, grid)) in self.grids.iter().zip(&new.grids).enumerate() {
+            let shift: usize = (0..old.dim()).map(|k| growth.0[axis + k].0 * grid.strides[k]).sum();
+            for i in 0..old.len() {
+                let digits =
+                    (0..old.dim()).map(|k| i / old.strides[k] % old.axes[k].points * grid.strides[k]);
+                places.push(new.offsets[j] + shift + digits.sum::<usize>());
+            }
+            axis += old.dim();
+        }
+        Ok((new, places))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_covers_what_it_says() {
+        let axis = Axis::covering(-1.0, 1.0, 16).unwrap();
+        let (start, place) = axis.cell(-1.0).unwrap();
+        assert!(start == 0 && place.abs() < 1e-14);
+        let (start, place) = axis.cell(1.0).unwrap();
+        assert!(start == 12 && (place - 1.0).abs() < 1e-14);
+        for x in [-1.0001, 1.0001, f64::NAN, f64::INFINITY, -1e300] {
+            assert_eq!(axis.cell(x), None, "{x}");
+        }
+        // The bounds of odd intervals are covered in spite of rounding.
+        for i in 1..2000 {
+            let (lo, hi) = (-0.1 * f64::from(i), 0.37 * f64::from(i));
+            let axis = Axis::covering(lo, hi, 5 + i as usize % 60).unwrap();
+            assert!(axis.cell(lo).is_some() && axis.cell(hi).is_some(), "{i}");
+        }
+    }
+
+    #[test]
+    fn bad_axes_are_refused() {
+        assert!(Axis::covering(0.0, 1.0, 3).is_err());
+        assert!(Axis::covering(1.0, 1.0, 10).is_err());
+        assert!(Axis::covering(f64::NAN, 1.0, 10).is_err());
+        assert!(Axis::new(0.0, -1.0, 10).is_err());
+        assert!(Grid::new(vec![]).is_err());
+        assert!(Grid::new(vec![Axis::covering(0.0, 1.0, 4).unwrap(); 5]).is_err());
+        assert!(Lattice::new(vec![]).is_err());
+    }
+
+    #[test]
+    fn growth_keeps_every_point_in_its_place() {
+        let grid = Grid::covering(&[(0.0, 1.0), (-2.0, 5.0)], &[6, 9]).unwrap();
+        let line = Grid::covering(&[(0.0, 1.0)], &[7]).unwrap();
+        let lattice = Lattice::new(vec![grid, line]).unwrap();
+        let h = [1.7, -4.0, 0.5];
+        let (large, places) = lattice.grown(&lattice.growth_to(&h, 10_000, 0).unwrap()).unwrap();
+        assert!(large.axes().zip(&h).all(|(a, &x)| a.cell(x).is_some()));
+        let point = |l: &Lattice, j: usize, i: usize| -> Vec<f64> {
+            let g = &l.grids[j];
+            (0..g.dim()).map(|k| g.axes[k].point(i / g.strides[k] % g.axes[k].points)).collect()
+        };
+        for j in 0..2 {
+            for i in 0..lattice.grids[j].len() {
+                let new = places[lattice.offsets[j] + i] - large.offsets[j];
+                assert_eq!(point(&lattice, j, i), point(&large, j, new));
+            }
+        }
+        assert!(matches!(
+            lattice.growth_to(&[1e12, 0.0, 0.5], 10_000, 3),
+            Err(Error::GridTooLarge { axis: 0, .. })
+        ));
+        assert!(matches!(
+            lattice.growth_to(&[f64::NAN, 0.0, 0.5], 10_000, 3),
+            Err(Error::NotFinite { row: 3, .. })
+        ));
+    }
+
+    #[test]
+    fn unions_need_equal_steps_and_alignment() {
+        let at = |min: f64, step: f64, g| {
+            Lattice::from(Grid::new(vec![Axis::new(min, step, g).unwrap()]).unwrap())
+        };
+        let a = at(0.0, 0.1, 10);
+        assert_eq!(a.growth_to_union(&at(-0.3, 0.1, 10)).unwrap(), Growth(vec![(3, 0)]));
+        assert_eq!(a.growth_to_union(&at(0.7, 0.1, 10)).unwrap(), Growth(vec![(0, 7)]));
+        assert!(a.growth_to_union(&at(0.2, 0.1, 5)).unwrap().is_none());
+        assert!(matches!(
+            a.growth_to_union(&at(0.0, 0.11, 10)),
+            Err(Error::GridMismatch { what: "step", .. })
+        ));
+        assert!(matches!(
+            a.growth_to_union(&at(0.05, 0.1, 10)),
+            Err(Error::GridMismatch { what: "alignment", .. })
+        ));
+        let plane = Lattice::from(Grid::covering(&[(0.0, 1.0); 2], &[5, 5]).unwrap());
+        assert!(matches!(a.growth_to_union(&plane), Err(Error::GridMismatch { what: "dimension", .. })));
+    }
+}

@@ -1,0 +1,289 @@
+//! Cubic convolution interpolation on a grid (Keys 1981, a = −½): f(x) ≈ Σ_i w_i(x) f(u_i).
+//!
+//! On one axis with spacing h and the place s ∈ [0, 1] of x in its cell, the four surrounding points get
+//!
+//! ```text
+//! w₋₁ = −½ s (1−s)²     w₀ = 1 − s² (5 − 3s)/2     w₁ = ½ s (1 + s (4 − 3s))     w₂ = −½ s² (1−s)
+//! ```
+//!
+//! They sum to one, reproduce quadratics (so the error is O(h³)), and are continuously differentiable in x.
+//! In d dimensions the weights are products over the axes: 4^d of them, kept as d groups of four.
+
+use crate::error::{Result, length};
+use crate::grid::{Grid, Lattice};
+use crate::kernel::MAX_DIM;
+
+/// The interpolation weights of one point on one grid.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weights {
+    /// The number of the first (lowest) of the 4^d grid points.
+    start: usize,
+    /// The index of the first of the four points on each axis.
+    cell: [usize; MAX_DIM],
+    /// Four weights per axis; axes beyond the grid's dimension are unused.
+    axis: [[f64; 4]; MAX_DIM],
+}
+
+/// The derivatives of a point's weights: four per axis, in the coordinate of that axis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Slopes([[f64; 4]; MAX_DIM]);
+
+#[inline]
+fn cubic(s: f64) -> [f64; 4] {
+    let r = 1.0 - s;
+    [
+        -0.5 * s * r * r,
+        1.0 - 0.5 * s * s * (5.0 - 3.0 * s),
+        0.5 * s * (1.0 + s * (4.0 - 3.0 * s)),
+        -0.5 * s * s * r,
+    ]
+}
+
+/// d/ds of [`cubic`].
+#[inline]
+fn cubic_slope(s: f64) -> [f64; 4] {
+    [-0.5 + s * (2.0 - 1.5 * s), s * (4.5 * s - 5.0), 0.5 + s * (4.0 - 4.5 * s), s * (1.5 * s - 1.0)]
+}
+
+impl Weights {
+    /// A placeholder for buffers; it weighs nothing.
+    pub(crate) const EMPTY: Self = Self { start: 0, cell: [0; MAX_DIM], axis: [[0.0; 4]; MAX_DIM] };
+
+    /// The weights of the point `h` on `grid`, or `None` off the grid.
+    #[inline]
+    pub(crate) fn locate(grid: &Grid, h: &[f64]) -> Option<Self> {
+        let mut weights = Self::EMPTY;
+        for (k, (axis, &x)) in grid.axes().iter().zip(h).enumerate() {
+            let (first, s) = axis.cell(x)?;
+            weights.start += first * grid.strides()[k];
+            weights.cell[k] = first;
+            weights.axis[k] = cubic(s);
+        }
+        Some(weights)
+    }
+
+    /// The weights of `h` with their derivatives, or `None` off the grid.
+    pub(crate) fn locate_with_slopes(grid: &Grid, h: &[f64]) -> Option<(Self, Slopes)> {
+        let weights = Self::locate(grid, h)?;
+        let mut slopes = [[0.0; 4]; MAX_DIM];
+        for (k, (axis, &x)) in grid.axes().iter().zip(h).enumerate() {
+            let (_, s) = axis.cell(x)?;
+            slopes[k] = cubic_slope(s).map(|d| d / axis.step());
+        }
+        Some((weights, Slopes(slopes)))
+    }
+
+    /// The weights with axis `k` replaced by its derivative: ∂w/∂h_k on the same 4^d grid points.
+    pub(crate) fn derivative(&self, slopes: &Slopes, k: usize) -> Self {
+        let mut weights = *self;
+        weights.axis[k] = slopes.0[k];
+        weights
+    }
+
+    #[inline]
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// The index of the first of the four points on axis `k`.
+    #[inline]
+    pub(crate) fn cell(&self, k: usize) -> usize {
+        self.cell[k]
+    }
+
+    /// The four weights on axis `k`.
+    #[inline]
+    pub(crate) fn on_axis(&self, k: usize) -> &[f64; 4] {
+        &self.axis[k]
+    }
+
+    /// The products of the weights of all axes but the last: one for each of the R = 4^{d−1} rows of four
+    /// neighbouring grid points.
+    #[inline]
+    pub(crate) fn rows<const R: usize>(&self) -> [f64; R] {
+        let mut rows = [1.0; R];
+        let mut filled = 1;
+        let mut k = 0;
+        while filled < R {
+            // From the back, so that no product is overwritten before it is used.
+            for i in (0..filled).rev() {
+                let product = rows[i];
+                for (j, &w) in self.axis[k].iter().enumerate() {
+                    rows[4 * i + j] = product * w;
+                }
+            }
+            filled *= 4;
+            k += 1;
+        }
+        rows
+    }
+
+    /// Σ_i w_i u_i for values u on the grid points of this block. Costs 4^d multiply-adds.
+    #[inline]
+    pub(crate) fn gather(&self, grid: &Grid, values: &[f64]) -> f64 {
+        match grid.dim() {
+            1 => self.gather_rows::<1>(grid, values),
+            2 => self.gather_rows::<4>(grid, values),
+            3 => self.gather_rows::<16>(grid, values),
+            _ => self.gather_rows::<64>(grid, values),
+        }
+    }
+
+    #[inline]
+    fn gather_rows<const R: usize>(&self, grid: &Grid, values: &[f64]) -> f64 {
+        let rows = self.rows::<R>();
+        let last = self.axis[grid.dim() - 1];
+        let mut sum = [0.0; 4];
+        for (&row, &offset) in rows.iter().zip(grid.row_offsets()) {
+            let at = self.start + offset;
+            for (j, &u) in values[at..at + 4].iter().enumerate() {
+                sum[j] += row * u;
+            }
+        }
+        sum[0] * last[0] + sum[1] * last[1] + sum[2] * last[2] + sum[3] * last[3]
+    }
+
+    /// Adds c·w to the values on the grid points of this block.
+    pub(crate) fn scatter(&self, grid: &Grid, c: f64, values: &mut [f64]) {
+        self.for_each(grid, |i, w| values[i] += c * w);
+    }
+
+    /// Calls `f(i, w_i)` for each of the 4^d grid points of this block.
+    #[inline]
+    pub(crate) fn for_each(&self, grid: &Grid, mut f: impl FnMut(usize, f64)) {
+        let last = self.axis[grid.dim() - 1];
+        let mut row = |weight: f64, offset: usize| {
+            for (j, &w) in last.iter().enumerate() {
+                f(self.start + offset + j, weight * w);
+            }
+        };
+        match grid.dim() {
+            1 => row(1.0, 0),
+            2 => self.rows::<4>().iter().zip(grid.row_offsets()).for_each(|(&w, &o)| row(w, o)),
+            3 => self.rows::<16>().iter().zip(grid.row_offsets()).for_each(|(&w, &o)| row(w, o)),
+            _ => self.rows::<64>().iter().zip(grid.row_offsets()).for_each(|(&w, &o)| row(w, o)),
+        }
+    }
+}
+
+impl Lattice {
+    /// The weights of a point on every block; `h` holds the coordinates of all blocks one after the other.
+    ///
+    /// The buffer keeps its allocation between calls. `row` is only for the error.
+    pub(crate) fn locate(&self, h: &[f64], row: usize, weights: &mut Vec<Weights>) -> Result<()> {
+        length("x", self.dim(), h.len())?;
+        weights.clear();
+        let mut rest = h;
+        for grid in self.grids() {
+            let (own, others) = rest.split_at(grid.dim());
+            match Weights::locate(grid, own) {
+                Some(w) => weights.push(w),
+                None => return Err(self.outside(h, row)),
+            }
+            rest = others;
+        }
+        Ok(())
+    }
+
+    /// Σ_i w_i u_i over all blocks: the function with grid values u at the point with weights w.
+    #[inline]
+    pub(crate) fn gather(&self, weights: &[Weights], values: &[f64]) -> f64 {
+        let blocks = self.grids().iter().zip(self.offsets()).zip(weights);
+        blocks.map(|((grid, &at), w)| w.gather(grid, &values[at..at + grid.len()])).sum()
+    }
+
+    /// Adds c·w to grid values over all blocks.
+    #[inline]
+    pub(crate) fn scatter(&self, weights: &[Weights], c: f64, values: &mut [f64]) {
+        for ((grid, &at), w) in self.grids().iter().zip(self.offsets()).zip(weights) {
+            w.scatter(grid, c, &mut values[at..at + grid.len()]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dense(grid: &Grid, h: &[f64]) -> Vec<f64> {
+        let mut w = vec![0.0; grid.len()];
+        Weights::locate(grid, h).unwrap().scatter(grid, 1.0, &mut w);
+        w
+    }
+
+    /// Keys' kernel written as in the literature.
+    fn keys(t: f64) -> f64 {
+        let t = t.abs();
+        if t <= 1.0 {
+            1.5 * t.powi(3) - 2.5 * t * t + 1.0
+        } else if t < 2.0 {
+            -0.5 * t.powi(3) + 2.5 * t * t - 4.0 * t + 2.0
+        } else {
+            0.0
+        }
+    }
+
+    #[test]
+    fn weights_are_keys_kernel_in_every_dimension() {
+        let bounds = [(-1.0, 2.0), (0.0, 5.0), (3.0, 4.0), (-7.0, 7.0)];
+        let points = [5, 7, 4, 6];
+        let h = [0.3, 4.99, 3.51, -7.0];
+        for d in 1..=4 {
+            let grid = Grid::covering(&bounds[..d], &points[..d]).unwrap();
+            let w = dense(&grid, &h[..d]);
+            for i in 0..grid.len() {
+                let want: f64 = (0..d)
+                    .map(|k| {
+                        let axis = grid.axes()[k];
+                        keys((h[k] - axis.point(i / grid.strides()[k] % points[k])) / axis.step())
+                    })
+                    .product();
+                assert!((w[i] - want).abs() < 1e-14, "d = {d}, i = {i}");
+            }
+            assert!((w.iter().sum::<f64>() - 1.0).abs() < 1e-14);
+            // The gather is the inner product with the scattered weights.
+            let values: Vec<f64> = (0..grid.len()).map(|i| (i as f64).cos()).collect();
+            let inner: f64 = w.iter().zip(&values).map(|(a, b)| a * b).sum();
+            let gathered = Weights::locate(&grid, &h[..d]).unwrap().gather(&grid, &values);
+            assert!((gathered - inner).abs() < 1e-14);
+        }
+    }
+
+    #[test]
+    fn quadratics_are_reproduced_and_cubics_converge_at_third_order() {
+        let error = |points: usize, f: &dyn Fn(f64) -> f64| {
+            let grid = Grid::covering(&[(0.0, 1.0)], &[points]).unwrap();
+            let values: Vec<f64> = (0..points).map(|i| f(grid.axes()[0].point(i))).collect();
+            (0..=200)
+                .map(|i| f64::from(i) / 200.0)
+                .map(|x| (Weights::locate(&grid, &[x]).unwrap().gather(&grid, &values) - f(x)).abs())
+                .fold(0.0, f64::max)
+        };
+        assert!(error(9, &|x| 3.0 - x + 2.0 * x * x) < 1e-14);
+        let (coarse, fine) = (error(23, &|x| (3.0 * x).sin()), error(43, &|x| (3.0 * x).sin()));
+        let order = (coarse / fine).log2();
+        assert!((2.9..3.2).contains(&order), "order {order}");
+    }
+
+    #[test]
+    fn slopes_match_central_differences_and_join_smoothly() {
+        let grid = Grid::covering(&[(-1.0, 1.0), (0.0, 2.0), (0.0, 1.0)], &[8, 6, 5]).unwrap();
+        let values: Vec<f64> = (0..grid.len()).map(|i| (i as f64 * 0.7).sin()).collect();
+        let f = |h: &[f64]| Weights::locate(&grid, h).unwrap().gather(&grid, &values);
+        let on_a_grid_point = [grid.axes()[0].point(3), 0.71, 0.5];
+        // Inside a cell the difference errs by eps/step; across a grid point the second derivative jumps
+        // (by up to 100 for these values), which costs it jump·step/2.
+        for (h, tolerance) in [([0.123, 1.4, 0.9], 1e-8), (on_a_grid_point, 1e-4)] {
+            let (w, slopes) = Weights::locate_with_slopes(&grid, &h).unwrap();
+            for k in 0..3 {
+                let step = 1e-6;
+                let (mut hi, mut lo) = (h, h);
+                hi[k] += step;
+                lo[k] -= step;
+                let numeric = (f(&hi) - f(&lo)) / (2.0 * step);
+                let exact = w.derivative(&slopes, k).gather(&grid, &values);
+                assert!((exact - numeric).abs() < tolerance, "{k}: {exact} {numeric}");
+            }
+        }
+    }
+}

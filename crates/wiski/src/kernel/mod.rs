@@ -1,0 +1,480 @@
+//! Stationary kernels on R^d whose restriction to a regular grid has Kronecker-Toeplitz structure.
+//!
+//! A kernel is a sum of terms, and a term is an output scale times a product over axes of one-dimensional
+//! correlations ([`Family`]):
+//!
+//! ```text
+//! k(x, x') = Σ_t s_t Π_k κ_tk(x_k − x'_k),     K_UU = Σ_t s_t (T_t1 ⊗ … ⊗ T_td)
+//! ```
+//!
+//! Sums (`+`) join the terms. Products (`*`) multiply term by term, axis by axis: a product of product
+//! kernels is again a product kernel, so nothing is lost. Parameters stay shared where a product
+//! distributes over a sum.
+//!
+//! ```
+//! use wiski::kernel::Kernel;
+//! let trend = Kernel::rbf(&[10.0])?.scaled(2.0);
+//! let season = Kernel::periodic(&[1.0], &[1.0])? * Kernel::rbf(&[30.0])?;
+//! let kernel = trend + season;
+//! assert_eq!(kernel.to_string(), "rbf + periodic*rbf");
+//! assert_eq!(kernel.covariance(&[0.0]), 3.0);
+//! # Ok::<(), wiski::Error>(())
+//! ```
+
+mod family;
+
+use std::fmt;
+use std::ops::{Add, Mul};
+
+pub use family::Family;
+
+use crate::error::{Error, Result, length, positive};
+
+/// The largest number of axes of one grid: 4^d interpolation weights limit what is sensible.
+pub const MAX_DIM: usize = 4;
+
+/// A sum of scaled products of one-dimensional stationary correlations, with its parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kernel {
+    dim: usize,
+    parameters: Vec<Parameter>,
+    terms: Vec<Term>,
+    expression: String,
+}
+
+/// One positive hyperparameter.
+#[derive(Debug, Clone, PartialEq)]
+struct Parameter {
+    /// Which base kernel of the expression it belongs to.
+    base: usize,
+    label: String,
+    value: f64,
+}
+
+/// s Π_k Π_f κ_f(τ_k): indices point into the kernel's parameters, so that terms may share them.
+#[derive(Debug, Clone, PartialEq)]
+struct Term {
+    scales: Vec<usize>,
+    axes: Vec<Vec<Factor>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Factor {
+    family: Family,
+    first: usize,
+}
+
+impl Factor {
+    fn range(self) -> std::ops::Range<usize> {
+        self.first..self.first + self.family.parameter_count()
+    }
+}
+
+impl Kernel {
+    /// The product over all `dim` axes of one family, with default parameters (per axis) and output scale ln 2.
+    pub fn new(family: Family, dim: usize) -> Result<Self> {
+        Self::on_axes(family, dim, &(0..dim).collect::<Vec<_>>())
+    }
+
+    /// As [`Kernel::new`], but constant along every axis that is not named.
+    pub fn on_axes(family: Family, dim: usize, axes: &[usize]) -> Result<Self> {
+        let p = family.default_parameters();
+        let mut kernel = Self::build(family, dim, axes, &vec![p; axes.len()])?;
+        kernel.parameters[0].value = std::f64::consts::LN_2;
+        Ok(kernel)
+    }
+
+    /// RBF with one length-scale per axis and output scale 1.
+    pub fn rbf(lengthscales: &[f64]) -> Result<Self> {
+        Self::with_lengthscales(Family::Rbf, lengthscales)
+    }
+
+    /// Matérn ½ (a product over axes) with one length-scale per axis and output scale 1.
+    pub fn matern12(lengthscales: &[f64]) -> Result<Self> {
+        Self::with_lengthscales(Family::Matern12, lengthscales)
+    }
+
+    /// Matérn 3/2 (a product over axes) with one length-scale per axis and output scale 1.
+    pub fn matern32(lengthscales: &[f64]) -> Result<Self> {
+        Self::with_lengthscales(Family::Matern32, lengthscales)
+    }
+
+    /// Matérn 5/2 (a product over axes) with one length-scale per axis and output scale 1.
+    pub fn matern52(lengthscales: &[f64]) -> Result<Self> {
+        Self::with_lengthscales(Family::Matern52, lengthscales)
+    }
+
+    /// Rational quadratic with a length-scale and an α per axis and output scale 1.
+    pub fn rational_quadratic(lengthscales: &[f64], alphas: &[f64]) -> Result<Self> {
+        Self::with_pairs(Family::RationalQuadratic, lengthscales, alphas)
+    }
+
+    /// Periodic with a length-scale and a period per axis and output scale 1.
+    pub fn periodic(lengthscales: &[f64], periods: &[f64]) -> Result<Self> {
+        Self::with_pairs(Family::Periodic, lengthscales, periods)
+    }
+
+    /// Cosine with a period per axis and output scale 1.
+    pub fn cosine(periods: &[f64]) -> Result<Self> {
+        Self::with_lengthscales(Family::Cosine, periods)
+    }
+
+    /// Spectral mixture, one per axis, each given as (weight, frequency, bandwidth) triples; output scale 1.
+    pub fn spectral_mixture(axes: &[Vec<(f64, f64, f64)>]) -> Result<Self> {
+        let components = axes.first().map_or(0, Vec::len);
+        let mut values = Vec::with_capacity(axes.len());
+        for axis in axes {
+            length("spectral mixture components", components, axis.len())?;
+            let weights = axis.iter().map(|c| c.0);
+            let frequencies = axis.iter().map(|c| c.1);
+            let bandwidths = axis.iter().map(|c| c.2);
+            values.push(weights.chain(frequencies).chain(bandwidths).collect());
+        }
+        let family = Family::SpectralMixture { components };
+        Self::build(family, axes.len(), &(0..axes.len()).collect::<Vec<_>>(), &values)
+    }
+
+    fn with_lengthscales(family: Family, values: &[f64]) -> Result<Self> {
+        let per_axis: Vec<_> = values.iter().map(|&v| vec![v]).collect();
+        Self::build(family, values.len(), &(0..values.len()).collect::<Vec<_>>(), &per_axis)
+    }
+
+    fn with_pairs(family: Family, first: &[f64], second: &[f64]) -> Result<Self> {
+        length(family.parameter_name(1).0, first.len(), second.len())?;
+        let per_axis: Vec<_> = first.iter().zip(second).map(|(&a, &b)| vec![a, b]).collect();
+        Self::build(family, first.len(), &(0..first.len()).collect::<Vec<_>>(), &per_axis)
+    }
+
+    fn build(family: Family, dim: usize, on: &[usize], values: &[Vec<f64>]) -> Result<Self> {
+        let refuse = |reason: String| Err(Error::Config { field: "kernel".into(), reason });
+        if dim == 0 || dim > MAX_DIM {
+            return refuse(format!("a kernel needs 1 to {MAX_DIM} axes, not {dim}"));
+        }
+        if family.parameter_count() == 0 {
+            return refuse("a spectral mixture needs at least one component".into());
+        }
+        let mut parameters = vec![Parameter { base: 0, label: "outputscale".into(), value: 1.0 }];
+        let mut axes = vec![Vec::new(); dim];
+        for (&axis, axis_values) in on.iter().zip(values) {
+            if axis >= dim {
+                return refuse(format!("axis {axis} does not exist in {dim} dimensions"));
+            }
+            axes[axis].push(Factor { family, first: parameters.len() });
+            for (i, &value) in axis_values.iter().enumerate() {
+                let label = match family.parameter_name(i) {
+                    (name, None) => format!("{name}[{axis}]"),
+                    (name, Some(component)) => format!("{name}[{axis},{component}]"),
+                };
+                positive(label.as_str(), value, 0)?;
+                parameters.push(Parameter { base: 0, label, value });
+            }
+        }
+        Ok(Self { dim, parameters, terms: vec![Term { scales: vec![0], axes }], expression: family.name() })
+    }
+
+    /// The kernel multiplied by a positive number: every term's output scale is multiplied.
+    ///
+    /// A factor that is not positive and finite leaves an invalid kernel, which the model builder refuses.
+    #[must_use]
+    pub fn scaled(mut self, factor: f64) -> Self {
+        let mut leading: Vec<usize> = self.terms.iter().map(|t| t.scales[0]).collect();
+        leading.dedup();
+        for i in leading {
+            self.parameters[i].value *= factor;
+        }
+        self
+    }
+
+    /// The number of axes d.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The values of all hyperparameters: positive numbers in a fixed order.
+    pub fn parameters(&self) -> Vec<f64> {
+        self.parameters.iter().map(|p| p.value).collect()
+    }
+
+    /// The number of hyperparameters.
+    pub fn parameter_count(&self) -> usize {
+        self.parameters.len()
+    }
+
+    /// The names of all hyperparameters, for example `lengthscale[1]`; in a sum or product the position of
+    /// the base kernel stands before it, as in `1.period[0]`.
+    pub fn parameter_names(&self) -> Vec<String> {
+        let several = self.parameters.iter().any(|p| p.base > 0);
+        let name = |p: &Parameter| if several { format!("{}.{}", p.base, p.label) } else { p.label.clone() };
+        self.parameters.iter().map(name).collect()
+    }
+
+    /// Replaces the values of all hyperparameters.
+    pub fn set_parameters(&mut self, values: &[f64]) -> Result<()> {
+        length("kernel parameters", self.parameters.len(), values.len())?;
+        for (p, &v) in self.parameters.iter().zip(values) {
+            positive(p.label.as_str(), v, 0)?;
+        }
+        for (p, &v) in self.parameters.iter_mut().zip(values) {
+            p.value = v;
+        }
+        Ok(())
+    }
+
+    /// Refuses parameters that are not positive and finite.
+    pub(crate) fn validate(&self) -> Result<()> {
+        self.parameters.iter().try_for_each(|p| positive(p.label.as_str(), p.value, 0))
+    }
+
+    /// The prior variance k(x, x) = Σ_t s_t.
+    pub fn variance(&self) -> f64 {
+        (0..self.terms.len()).map(|t| self.term_scale(t)).sum()
+    }
+
+    /// k(x, x') for the difference x − x'.
+    pub fn covariance(&self, difference: &[f64]) -> f64 {
+        let values = self.parameters();
+        let product = |term: &Term| -> f64 {
+            term.axes
+                .iter()
+                .zip(difference)
+                .flat_map(|(fs, &tau)| fs.iter().map(move |f| (f, tau)))
+                .map(|(f, tau)| f.family.value(&values[f.range()], tau))
+                .product()
+        };
+        self.terms.iter().enumerate().map(|(t, term)| self.term_scale(t) * product(term)).sum()
+    }
+
+    /// The number of terms in the sum.
+    pub(crate) fn term_count(&self) -> usize {
+        self.terms.len()
+    }
+
+    /// The output scale s_t of a term.
+    pub(crate) fn term_scale(&self, term: usize) -> f64 {
+        self.terms[term].scales.iter().map(|&i| self.parameters[i].value).product()
+    }
+
+    /// The first column of the Toeplitz factor T_tk on an axis of spacing `step`: κ(0), κ(h), κ(2h), …
+    pub(crate) fn toeplitz_column(&self, term: usize, axis: usize, step: f64, column: &mut [f64]) {
+        let values = self.parameters();
+        let factors = &self.terms[term].axes[axis];
+        for (lag, entry) in column.iter_mut().enumerate() {
+            let tau = step * lag as f64;
+            *entry = factors.iter().map(|f| f.family.value(&values[f.range()], tau)).product();
+        }
+    }
+
+    /// Chain rule from a Toeplitz column to the parameters: adds Σ_lag ∂κ(lag·h)/∂θ · `by_column[lag]`.
+    pub(crate) fn pull_back_column(
+        &self,
+        term: usize,
+        axis: usize,
+        step: f64,
+        by_column: &[f64],
+        gradient: &mut [f64],
+    ) {
+        let values = self.parameters();
+        let factors = &self.terms[term].axes[axis];
+        let mut local = Vec::new();
+        for (lag, &weight) in by_column.iter().enumerate() {
+            let tau = step * lag as f64;
+            for (i, factor) in factors.iter().enumerate() {
+                local.resize(factor.family.parameter_count(), 0.0);
+                factor.family.value_and_gradient(&values[factor.range()], tau, &mut local);
+                let others: f64 = factors
+                    .iter()
+                    .enumerate()
+                    .filter(|(j, _)| *j != i)
+                    .map(|(_, f)| f.family.value(&values[f.range()], tau))
+                    .product();
+                for (slot, d) in gradient[factor.range()].iter_mut().zip(&local) {
+                    *slot += weight * others * d;
+                }
+            }
+        }
+    }
+
+    /// Chain rule from a term's output scale s_t, a product of parameters, to those parameters.
+    pub(crate) fn pull_back_scale(&self, term: usize, by_scale: f64, gradient: &mut [f64]) {
+        let scale = self.term_scale(term);
+        for &i in &self.terms[term].scales {
+            gradient[i] += by_scale * scale / self.parameters[i].value;
+        }
+    }
+
+    /// Moves parameter indices and base positions behind those of `left`.
+    fn shifted_behind(mut self, left: &Self) -> Self {
+        let offset = left.parameters.len();
+        let bases = left.parameters.iter().map(|p| p.base + 1).max().unwrap_or(0);
+        self.parameters.iter_mut().for_each(|p| p.base += bases);
+        for term in &mut self.terms {
+            term.scales.iter_mut().for_each(|i| *i += offset);
+            term.axes.iter_mut().flatten().for_each(|f| f.first += offset);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.expression)
+    }
+}
+
+impl Add for Kernel {
+    type Output = Kernel;
+
+    /// k₁ + k₂.
+    ///
+    /// # Panics
+    /// If the two kernels have different numbers of axes.
+    fn add(mut self, right: Kernel) -> Kernel {
+        assert_eq!(self.dim, right.dim, "a sum needs kernels with the same number of axes");
+        let expression = format!("{self} + {right}");
+        let right = right.shifted_behind(&self);
+        self.parameters.extend(right.parameters);
+        self.terms.extend(right.terms);
+        Kernel { expression, ..self }
+    }
+}
+
+impl Mul for Kernel {
+    type Output = Kernel;
+
+    /// k₁ · k₂, distributed over the terms of both.
+    ///
+    /// The output scales of the product would be known only up to a common factor, so the right kernel's
+    /// first output scale is moved into the left kernel and is no longer a parameter.
+    ///
+    /// # Panics
+    /// If the two kernels have different numbers of axes.
+    fn mul(self, right: Kernel) -> Kernel {
+        assert_eq!(self.dim, right.dim, "a product needs kernels with the same number of axes");
+        let bracket = |k: &Kernel| if k.terms.len() > 1 { format!("({k})") } else { k.to_string() };
+        let expression = format!("{}*{}", bracket(&self), bracket(&right));
+        let absorbed = right.parameters[right.terms[0].scales[0]].value;
+        let mut left = self.scaled(absorbed);
+        let mut right = right.scaled(1.0 / absorbed).without_first_scale();
+        right = right.shifted_behind(&left);
+        let mut terms = Vec::with_capacity(left.terms.len() * right.terms.len());
+        for a in &left.terms {
+            for b in &right.terms {
+                let scales = a.scales.iter().chain(&b.scales).copied().collect();
+                let axes = a.axes.iter().zip(&b.axes).map(|(x, y)| [x.as_slice(), y].concat()).collect();
+                terms.push(Term { scales, axes });
+            }
+        }
+        left.parameters.extend(right.parameters);
+        Kernel { terms, expression, ..left }
+    }
+}
+
+impl Kernel {
+    /// Removes the first term's leading output scale (which is 1) from the parameters.
+    fn without_first_scale(mut self) -> Self {
+        let gone = self.terms[0].scales[0];
+        self.parameters.remove(gone);
+        for term in &mut self.terms {
+            term.scales.retain(|&i| i != gone);
+            term.scales.iter_mut().for_each(|i| *i -= usize::from(*i > gone));
+            term.axes.iter_mut().flatten().for_each(|f| f.first -= usize::from(f.first > gone));
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn composite() -> Kernel {
+        let a = Kernel::rbf(&[0.5, 0.8]).unwrap().scaled(1.7)
+            + Kernel::matern32(&[0.3, 1.1]).unwrap().scaled(0.4);
+        let b = Kernel::periodic(&[0.9, 1.2], &[0.7, 1.9]).unwrap().scaled(2.0)
+            + Kernel::cosine(&[1.3, 2.1]).unwrap().scaled(0.5);
+        a * b + Kernel::on_axes(Family::RationalQuadratic, 2, &[1]).unwrap()
+    }
+
+    #[test]
+    fn products_and_sums_are_pointwise() {
+        let a = Kernel::rbf(&[0.5, 0.8]).unwrap().scaled(1.7)
+            + Kernel::matern32(&[0.3, 1.1]).unwrap().scaled(0.4);
+        let b = Kernel::periodic(&[0.9, 1.2], &[0.7, 1.9]).unwrap().scaled(2.0)
+            + Kernel::cosine(&[1.3, 2.1]).unwrap().scaled(0.5);
+        let d = [0.31, -0.44];
+        let product = a.clone() * b.clone();
+        assert!((product.covariance(&d) - a.covariance(&d) * b.covariance(&d)).abs() < 1e-14);
+        assert!(((a.clone() + b.clone()).covariance(&d) - a.covariance(&d) - b.covariance(&d)).abs() < 1e-14);
+        // One of the four output scales is redundant and gone.
+        assert_eq!(product.parameter_count(), a.parameter_count() + b.parameter_count() - 1);
+        assert_eq!(product.to_string(), "(rbf + matern32)*(periodic + cosine)");
+        assert_eq!(product.parameter_names().len(), product.parameter_count());
+    }
+
+    #[test]
+    fn columns_agree_with_the_covariance() {
+        let k = composite();
+        let (step, g) = ([0.21, 0.17], 6);
+        let mut columns = vec![[0.0; 6]; 2];
+        for (i, j) in [(0, 0), (2, 5), (5, 1)] {
+            let mut sum = 0.0;
+            for t in 0..k.term_count() {
+                for axis in 0..2 {
+                    k.toeplitz_column(t, axis, step[axis], &mut columns[axis][..g]);
+                }
+                sum += k.term_scale(t) * columns[0][i] * columns[1][j];
+            }
+            let direct = k.covariance(&[step[0] * i as f64, step[1] * j as f64]);
+            assert!((sum - direct).abs() < 1e-14 * k.variance());
+        }
+    }
+
+    #[test]
+    fn pull_backs_match_central_differences() {
+        let k = composite();
+        let p = k.parameters();
+        let (step, g) = (0.23, 7);
+        let weights: Vec<f64> = (0..g).map(|i| (i as f64 * 1.3).sin()).collect();
+        let mut gradient = vec![0.0; p.len()];
+        for t in 0..k.term_count() {
+            k.pull_back_scale(t, 0.7, &mut gradient);
+            k.pull_back_column(t, 1, step, &weights, &mut gradient);
+        }
+        let objective = |p: &[f64]| {
+            let mut k = k.clone();
+            k.set_parameters(p).unwrap();
+            let mut column = vec![0.0; g];
+            (0..k.term_count())
+                .map(|t| {
+                    k.toeplitz_column(t, 1, step, &mut column);
+                    0.7 * k.term_scale(t) + column.iter().zip(&weights).map(|(a, b)| a * b).sum::<f64>()
+                })
+                .sum::<f64>()
+        };
+        for i in 0..p.len() {
+            let h = 1e-5 * p[i];
+            let (mut hi, mut lo) = (p.clone(), p.clone());
+            hi[i] += h;
+            lo[i] -= h;
+            let numeric = (objective(&hi) - objective(&lo)) / (2.0 * h);
+            assert!(
+                (gradient[i] - numeric).abs() < 1e-8 * (1.0 + numeric.abs()),
+                "{}",
+                k.parameter_names()[i]
+            );
+        }
+    }
+
+    #[test]
+    fn bad_kernels_are_refused_by_name() {
+        assert!(matches!(Kernel::rbf(&[]), Err(Error::Config { .. })));
+        assert!(matches!(Kernel::rbf(&[1.0; 5]), Err(Error::Config { .. })));
+        assert!(matches!(Kernel::spectral_mixture(&[vec![]]), Err(Error::Config { .. })));
+        let Err(Error::NotPositive { field, .. }) = Kernel::rbf(&[0.5, -1.0]) else { panic!("accepted") };
+        assert_eq!(field, "lengthscale[1]");
+        let mut k = Kernel::rbf(&[0.5]).unwrap();
+        assert!(k.set_parameters(&[1.0, f64::NAN]).is_err());
+        assert_eq!(k.parameters(), [1.0, 0.5]);
+        assert!(Kernel::rbf(&[0.5]).unwrap().scaled(-1.0).validate().is_err());
+    }
+}

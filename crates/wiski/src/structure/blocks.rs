@@ -1,0 +1,387 @@
+//! Symmetric matrices over a lattice: for each block its own matrix, for each pair of blocks a dense one.
+//!
+//! Diagonal blocks are stencils, or dense where that is smaller (7^d ≥ m). Off-diagonal blocks have no
+//! sparsity: any point of one grid can meet any point of another.
+
+use super::{DenseMatrix, StencilMatrix, Symmetric};
+use crate::grid::{Grid, Lattice};
+use crate::interp::Weights;
+use crate::simd::dot;
+
+/// The matrix of one block.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum GridMatrix {
+    Stencil(StencilMatrix),
+    Dense(DenseMatrix),
+}
+
+impl GridMatrix {
+    fn zeros(grid: &Grid) -> Self {
+        if 7usize.pow(grid.dim() as u32) >= grid.len() {
+            Self::Dense(DenseMatrix::zeros(grid.len()))
+        } else {
+            Self::Stencil(StencilMatrix::zeros(grid))
+        }
+    }
+
+    #[inline]
+    fn add_outer(&mut self, grid: &Grid, w: &Weights, c: f64) {
+        match self {
+            Self::Stencil(a) => a.add_outer(grid, w, c),
+            Self::Dense(a) => a.add_outer(grid, w, c),
+        }
+    }
+
+    #[inline]
+    fn quadratic(&self, grid: &Grid, w: &Weights) -> f64 {
+        match self {
+            Self::Stencil(a) => a.quadratic(grid, w),
+            Self::Dense(a) => a.bilinear(grid, w, w),
+        }
+    }
+
+    fn bilinear(&self, grid: &Grid, v: &Weights, w: &Weights) -> f64 {
+        match self {
+            Self::Stencil(a) => a.bilinear(grid, v, w),
+            Self::Dense(a) => a.bilinear(grid, v, w),
+        }
+    }
+
+    fn data(&self) -> &[f64] {
+        match self {
+            Self::Stencil(a) => a.data(),
+            Self::Dense(a) => a.data(),
+        }
+    }
+
+    fn data_mut(&mut self) -> &mut [f64] {
+        match self {
+            Self::Stencil(a) => a.data_mut(),
+            Self::Dense(a) => a.data_mut(),
+        }
+    }
+
+    fn apply(&self, x: &[f64], y: &mut [f64]) {
+        match self {
+            Self::Stencil(a) => a.apply(x, y, &mut []),
+            Self::Dense(a) => a.apply(x, y, &mut []),
+        }
+    }
+
+    /// Calls `f(i, j, place)` for all entries that are kept.
+    fn for_each_entry(&self, mut f: impl FnMut(usize, usize, usize)) {
+        match self {
+            Self::Stencil(a) => a.for_each_entry(f),
+            Self::Dense(a) => {
+                let m = a.size();
+                (0..m * m).for_each(|at| f(at / m, at % m, at));
+            }
+        }
+    }
+}
+
+/// A dense off-diagonal block between the grids `first` < `second`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Cross {
+    pub(crate) first: usize,
+    pub(crate) second: usize,
+    pub(crate) data: Vec<f64>,
+}
+
+/// A symmetric matrix over all grid points of a lattice; between points of one grid only entries within
+/// three cells are kept, where that is the smaller form.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BlockMatrix {
+    offsets: Vec<usize>,
+    size: usize,
+    diagonal: Vec<GridMatrix>,
+    cross: Vec<Cross>,
+}
+
+impl BlockMatrix {
+    /// The zero matrix over the points of `lattice`.
+    pub fn zeros(lattice: &Lattice) -> Self {
+        let grids = lattice.grids();
+        let mut cross = Vec::new();
+        for first in 0..grids.len() {
+            for second in first + 1..grids.len() {
+                cross.push(Cross {
+                    first,
+                    second,
+                    data: vec![0.0; grids[first].len() * grids[second].len()],
+                });
+            }
+        }
+        let diagonal = grids.iter().map(GridMatrix::zeros).collect();
+        Self { offsets: lattice.offsets().to_vec(), size: lattice.len(), diagonal, cross }
+    }
+
+    pub(crate) fn diagonal(&self) -> &[GridMatrix] {
+        &self.diagonal
+    }
+
+    pub(crate) fn cross(&self) -> &[Cross] {
+        &self.cross
+    }
+
+    /// The bytes that the entries take.
+    pub fn bytes(&self) -> usize {
+        let cross: usize = self.cross.iter().map(|c| c.data.len()).sum();
+        size_of::<f64>() * (cross + self.diagonal.iter().map(|d| d.data().len()).sum::<usize>())
+    }
+
+    /// A += c w wᵀ: (Σ_j 4^{d_j})² multiply-adds, about half of that by symmetry.
+    #[inline]
+    pub(crate) fn add_outer(&mut self, lattice: &Lattice, weights: &[Weights], c: f64) {
+        let grids = lattice.grids();
+        for ((a, grid), w) in self.diagonal.iter_mut().zip(grids).zip(weights) {
+            a.add_outer(grid, w, c);
+        }
+        for Cross { first, second, data } in &mut self.cross {
+            let columns = grids[*second].len();
+            weights[*first].for_each(&grids[*first], |i, w| {
+                weights[*second].scatter(&grids[*second], c * w, &mut data[i * columns..(i + 1) * columns]);
+            });
+        }
+    }
+
+    /// wᵀ A w.
+    #[inline]
+    pub(crate) fn quadratic(&self, lattice: &Lattice, weights: &[Weights]) -> f64 {
+        let grids = lattice.grids();
+        let own = self.diagonal.iter().zip(grids).zip(weights).map(|((a, grid), w)| a.quadratic(grid, w));
+        let mut sum = own.sum::<f64>();
+        for Cross { first, second, data } in &self.cross {
+            let columns = grids[*second].len();
+            weights[*first].for_each(&grids[*first], |i, w| {
+                let row = &data[i * columns..(i + 1) * columns];
+                sum += 2.0 * w * weights[*second].gather(&grids[*second], row);
+            });
+        }
+        sum
+    }
+
+    /// vᵀ A w, where v lives on one block only and shares that block's grid points with w.
+    pub(crate) fn bilinear(&self, lattice: &Lattice, block: usize, v: &Weights, weights: &[Weights]) -> f64 {
+        let grids = lattice.grids();
+        let mut sum = self.diagonal[block].bilinear(&grids[block], v, &weights[block]);
+        for Cross { first, second, data } in &self.cross {
+            let (left, right) = match block {
+                b if b == *first => (v, &weights[*second]),
+                b if b == *second => (&weights[*first], v),
+                _ => continue,
+            };
+            let columns = grids[*second].len();
+            left.for_each(&grids[*first], |i, w| {
+                sum += w * right.gather(&grids[*second], &data[i * columns..(i + 1) * columns]);
+            });
+        }
+        sum
+    }
+
+    /// A += c B for a matrix over the same lattice.
+    pub(crate) fn add_scaled(&mut self, c: f64, other: &Self) {
+        let own = self.diagonal.iter_mut().map(GridMatrix::data_mut);
+        for (a, b) in own.zip(other.diagonal.iter().map(GridMatrix::data)) {
+            a.iter_mut().zip(b).for_each(|(a, &b)| *a += c * b);
+        }
+        for (a, b) in self.cross.iter_mut().zip(&other.cross) {
+            a.data.iter_mut().zip(&b.data).for_each(|(a, &b)| *a += c * b);
+        }
+    }
+
+    /// A ← c A.
+    pub(crate) fn scale(&mut self, c: f64) {
+        let crosses = self.cross.iter_mut().flat_map(|x| &mut x.data);
+        self.diagonal.iter_mut().flat_map(GridMatrix::data_mut).chain(crosses).for_each(|a| *a *= c);
+    }
+
+    /// The same matrix over a grown lattice, given the new place of every old grid point.
+    pub(crate) fn embedded(&self, lattice: &Lattice, places: &[usize]) -> Self {
+        let mut new = Self::zeros(lattice);
+        for (j, (old, target)) in self.diagonal.iter().zip(&mut new.diagonal).enumerate() {
+            // Offsets between grid points do not change, so the place of an entry follows from its row.
+            let place = |i: usize| places[self.offsets[j] + i] - lattice.offsets()[j];
+            match (old, target) {
+                (GridMatrix::Stencil(old), GridMatrix::Stencil(new)) => {
+                    let width = old.width();
+                    for (i, entries) in old.data().chunks_exact(width).enumerate() {
+                        new.data_mut()[place(i) * width..][..width].copy_from_slice(entries);
+                    }
+                }
+                (GridMatrix::Dense(old), GridMatrix::Dense(new)) => {
+                    let m = new.size();
+                    for i in 0..old.size() {
+                        for (k, &entry) in old.row(i).iter().enumerate() {
+                            new.data_mut()[place(i) * m + place(k)] = entry;
+                        }
+                    }
+                }
+                (old, GridMatrix::Stencil(new)) => {
+                    let mut inverse = vec![None; new.size()];
+                    let mut m = 0;
+                    if let GridMatrix::Dense(old) = old {
+                        m = old.size();
+                        (0..m).for_each(|i| inverse[place(i)] = Some(i));
+                    }
+                    let mut found = Vec::new();
+                    new.for_each_entry(|i, k, at| {
+                        if let (Some(i), Some(k)) = (inverse[i], inverse[k]) {
+                            found.push((at, old.data()[i * m + k]));
+                        }
+                    });
+                    found.into_iter().for_each(|(at, entry)| new.data_mut()[at] = entry);
+                }
+                (GridMatrix::Stencil(_), GridMatrix::Dense(_)) => {
+                    debug_assert!(false, "a grown grid is larger, so a stencil stays a stencil");
+                }
+            }
+        }
+        for (old, target) in self.cross.iter().zip(&mut new.cross) {
+            let columns = lattice.grids()[old.second].len();
+            let old_columns = self.block_len(old.second);
+            for (i, row) in old.data.chunks_exact(old_columns).enumerate() {
+                let at = places[self.offsets[old.first] + i] - lattice.offsets()[old.first];
+                for (k, &entry) in row.iter().enumerate() {
+                    let to = places[self.offsets[old.second] + k] - lattice.offsets()[old.second];
+                    target.data[at * columns + to] = entry;
+                }
+            }
+        }
+        new
+    }
+
+    fn block_len(&self, j: usize) -> usize {
+        self.offsets.get(j + 1).unwrap_or(&self.size) - self.offsets[j]
+    }
+
+    /// Sets every kept entry to the inner product of two rows of a matrix: A = V Vᵀ where kept.
+    pub(crate) fn fill_with_inner_products(&mut self, rows: &[f64], stride: usize) {
+        let row = |i: usize| &rows[i * stride..(i + 1) * stride];
+        for (j, block) in self.diagonal.iter_mut().enumerate() {
+            let offset = self.offsets[j];
+            let mut values = Vec::with_capacity(block.data().len());
+            block.for_each_entry(|i, k, at| values.push((at, dot(row(offset + i), row(offset + k)))));
+            values.into_iter().for_each(|(at, value)| block.data_mut()[at] = value);
+        }
+        let ends: Vec<usize> = (0..self.offsets.len()).map(|j| self.offsets[j] + self.block_len(j)).collect();
+        for Cross { first, second, data } in &mut self.cross {
+            let pairs = (self.offsets[*first]..ends[*first])
+                .flat_map(|i| (self.offsets[*second]..ends[*second]).map(move |k| (i, k)));
+            pairs.zip(data).for_each(|((i, k), entry)| *entry = dot(row(i), row(k)));
+        }
+    }
+}
+
+impl Symmetric for BlockMatrix {
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn apply(&self, x: &[f64], y: &mut [f64], _: &mut [f64]) {
+        for (j, block) in self.diagonal.iter().enumerate() {
+            let range = self.offsets[j]..self.offsets[j] + self.block_len(j);
+            block.apply(&x[range.clone()], &mut y[range]);
+        }
+        for Cross { first, second, data } in &self.cross {
+            let columns = self.block_len(*second);
+            let (a, b) = (self.offsets[*first], self.offsets[*second]);
+            for (i, row) in data.chunks_exact(columns).enumerate() {
+                y[a + i] += dot(row, &x[b..b + columns]);
+                let xi = x[a + i];
+                y[b..b + columns].iter_mut().zip(row).for_each(|(y, &entry)| *y += entry * xi);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::assert_equals_twin;
+    use super::*;
+
+    fn lattice() -> Lattice {
+        Lattice::new(vec![
+            Grid::covering(&[(0.0, 1.0), (0.0, 1.0)], &[8, 9]).unwrap(),
+            Grid::covering(&[(0.0, 1.0)], &[11]).unwrap(),
+            Grid::covering(&[(0.0, 1.0); 3], &[4, 5, 4]).unwrap(),
+        ])
+        .unwrap()
+    }
+
+    fn filled(lattice: &Lattice) -> (BlockMatrix, Vec<f64>) {
+        let m = lattice.len();
+        let (mut a, mut twin, mut weights) = (BlockMatrix::zeros(lattice), vec![0.0; m * m], Vec::new());
+        for i in 0..80 {
+            let h: Vec<f64> =
+                (0..lattice.dim()).map(|k| (0.37 * (i * i + k * i + k) as f64).fract()).collect();
+            lattice.locate(&h, 0, &mut weights).unwrap();
+            a.add_outer(lattice, &weights, 1.5);
+            let mut w = vec![0.0; m];
+            lattice.scatter(&weights, 1.0, &mut w);
+            for (row, &wi) in twin.chunks_exact_mut(m).zip(&w) {
+                row.iter_mut().zip(&w).for_each(|(t, &wj)| *t += 1.5 * wi * wj);
+            }
+        }
+        (a, twin)
+    }
+
+    #[test]
+    fn equals_the_dense_sum_of_outer_products() {
+        let lattice = lattice();
+        let (mut a, twin) = filled(&lattice);
+        assert_equals_twin(&a, &twin, 1e-14);
+        let copy = a.clone();
+        a.add_scaled(1.0, &copy);
+        a.scale(0.5);
+        assert_equals_twin(&a, &twin, 1e-14);
+
+        let mut weights = Vec::new();
+        lattice.locate(&[0.3; 6], 0, &mut weights).unwrap();
+        let mut w = vec![0.0; lattice.len()];
+        lattice.scatter(&weights, 1.0, &mut w);
+        let mut aw = vec![0.0; lattice.len()];
+        a.apply(&w, &mut aw, &mut []);
+        assert!((a.quadratic(&lattice, &weights) - dot(&w, &aw)).abs() < 1e-12);
+        // vᵀAw summed over blocks with v = w is wᵀAw.
+        let sum: f64 = (0..3).map(|j| a.bilinear(&lattice, j, &weights[j], &weights)).sum();
+        assert!((sum - dot(&w, &aw)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn embedding_keeps_every_entry() {
+        let lattice = lattice();
+        let (a, twin) = filled(&lattice);
+        // Large enough that the dense block of the third grid becomes a stencil.
+        let growth = lattice.growth_to(&[-0.4, 1.3, 1.1, 5.9, 3.0, 5.9], 100_000, 0).unwrap();
+        let (large, places) = lattice.grown(&growth).unwrap();
+        let b = a.embedded(&large, &places);
+        assert!(
+            matches!(a.diagonal[2], GridMatrix::Dense(_)) && matches!(b.diagonal[2], GridMatrix::Stencil(_))
+        );
+        let (m, n) = (lattice.len(), large.len());
+        let mut want = vec![0.0; n * n];
+        for i in 0..m {
+            for j in 0..m {
+                want[places[i] * n + places[j]] = twin[i * m + j];
+            }
+        }
+        assert_equals_twin(&b, &want, 1e-14);
+    }
+
+    #[test]
+    fn inner_products_fill_the_kept_entries() {
+        let lattice = lattice();
+        let m = lattice.len();
+        let rows: Vec<f64> = (0..m * 8).map(|i| (i as f64 * 0.77).sin()).collect();
+        let mut a = BlockMatrix::zeros(&lattice);
+        a.fill_with_inner_products(&rows, 8);
+        let mut weights = Vec::new();
+        lattice.locate(&[0.62; 6], 0, &mut weights).unwrap();
+        let projected: Vec<f64> = (0..8)
+            .map(|c| lattice.gather(&weights, &(0..m).map(|i| rows[8 * i + c]).collect::<Vec<_>>()))
+            .collect();
+        let want = dot(&projected, &projected);
+        assert!((a.quadratic(&lattice, &weights) - want).abs() < 1e-13 * want.max(1.0));
+    }
+}

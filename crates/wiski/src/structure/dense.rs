@@ -1,0 +1,60 @@
+//! A whole symmetric matrix over the points of a small grid, where a stencil would be larger.
+
+use super::Symmetric;
+use crate::grid::Grid;
+use crate::interp::Weights;
+use crate::simd::dot;
+
+/// A symmetric m×m matrix over the points of a grid, stored whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DenseMatrix {
+    size: usize,
+    data: Vec<f64>,
+}
+
+impl DenseMatrix {
+    /// The zero matrix.
+    pub fn zeros(size: usize) -> Self {
+        Self { size, data: vec![0.0; size * size] }
+    }
+
+    /// Row `i`.
+    pub(crate) fn row(&self, i: usize) -> &[f64] {
+        &self.data[i * self.size..(i + 1) * self.size]
+    }
+
+    pub(crate) fn data(&self) -> &[f64] {
+        &self.data
+    }
+
+    pub(crate) fn data_mut(&mut self) -> &mut [f64] {
+        &mut self.data
+    }
+
+    /// A += c w wᵀ: 16^d multiply-adds.
+    pub(crate) fn add_outer(&mut self, grid: &Grid, w: &Weights, c: f64) {
+        w.for_each(grid, |i, wi| {
+            let row = &mut self.data[i * self.size..(i + 1) * self.size];
+            w.scatter(grid, c * wi, row);
+        });
+    }
+
+    /// vᵀ A w for two sets of weights.
+    pub(crate) fn bilinear(&self, grid: &Grid, v: &Weights, w: &Weights) -> f64 {
+        let mut sum = 0.0;
+        v.for_each(grid, |i, vi| sum += vi * w.gather(grid, self.row(i)));
+        sum
+    }
+}
+
+impl Symmetric for DenseMatrix {
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn apply(&self, x: &[f64], y: &mut [f64], _: &mut [f64]) {
+        for (i, out) in y[..self.size].iter_mut().enumerate() {
+            *out = dot(self.row(i), &x[..self.size]);
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Stencil-sparse symmetric matrices: entry (i, j) may differ from zero only if the grid points i and j lie
+//! within three cells of each other on every axis.
+//!
+//! WᵀD⁻¹W is such a matrix, because a row of W touches four neighbours on each axis. So is the part of a
+//! posterior covariance that single predictions read.
+//!
+//! Stored is, for each grid point, an array over neighbour offsets: −3 … 3 on every axis but the first, and
+//! 0 … 3 on the first (the other half follows by symmetry; a one-dimensional grid has only a last axis).
+//! That makes 7, 28, 196 or 1372 numbers a point for d = 1 … 4. Neighbours along the last axis lie side by
+//! side, so every inner loop works on four consecutive numbers.
+
+use pulp::{Arch, Simd, WithSimd};
+
+use super::Symmetric;
+use crate::grid::Grid;
+use crate::interp::Weights;
+
+/// The number of offsets −3 … 3.
+const SPAN: usize = 7;
+
+/// A symmetric matrix over the points of a grid whose entries reach at most three cells.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StencilMatrix {
+    shape: Vec<usize>,
+    size: usize,
+    /// Numbers per grid point.
+    width: usize,
+    /// For each pair of the 4^{d−1} rows around a point that is stored: the two rows and the place of their
+    /// offset in a grid point's array.
+    pairs: Vec<RowPair>,
+    data: Vec<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct RowPair {
+    first: u32,
+    second: u32,
+    place: u32,
+    /// 2 if the pair stands for its mirror image too, else 1.
+    times: f64,
+}
+
+/// The place of the offset (o_1, …, o_{d−1}), each shifted to start at 0, among all leading offsets.
+fn place(offset: &[usize]) -> usize {
+    offset.iter().fold(0, |place, &o| place * SPAN + o)
+}
+
+/// The offsets of the leading axes that are stored: 0 … 3 on the first, −3 … 3 on the others, in the order
+/// of their places.
+fn leading_offsets(leading_axes: usize) -> Vec<Vec<isize>> {
+    let mut all = vec![vec![]];
+    for k in 0..leading_axes {
+        let from = if k == 0 { 0 } else { -3 };
+        all = all
+            .into_iter()
+            .flat_map(|o: Vec<isize>| (from..=3).map(move |x| [o.as_slice(), &[x]].concat()))
+            .collect();
+    }
+    all
+}
+
+impl StencilMatrix {
+    /// The zero matrix over the points of `grid`.
+    pub fn zeros(grid: &Grid) -> Self {
+        let d = grid.dim();
+        let width = SPAN * leading_offsets(d - 1).len();
+        let rows = 1 << (2 * (d - 1));
+        let digits = |row: usize| -> Vec<usize> { (0..d - 1).rev().map(|k| row >> (2 * k) & 3).collect() };
+        let mut pairs = Vec::new();
+        for first in 0..rows {
+            for second in 0..rows {
+                let (a, b) = (digits(first), digits(second));
+                if d > 1 && b[0] < a[0] {
+                    continue; // the mirror image of a stored pair
+                }
+                let mut offset: Vec<usize> = a.iter().zip(&b).map(|(&a, &b)| b + 3 - a).collect();
+                if let Some(o) = offset.first_mut() {
+                    *o -= 3;
+                }
+                let times = if d > 1 && b[0] > a[0] { 2.0 } else { 1.0 };
+                let (first, second, place) = (first as u32, second as u32, (SPAN * place(&offset)) as u32);
+                pairs.push(RowPair { first, second, place, times });
+            }
+        }
+        Self { shape: grid.shape(), size: grid.len(), width, pairs, data: vec![0.0; grid.len() * width] }
+    }
+
+    pub(crate) fn data(&self) -> &[f64] {
+        &self.data
+    }
+
+    pub(crate) fn data_mut(&mut self) -> &mut [f64] {
+        &mut self.data
+    }
+
+    /// Numbers per grid point.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// A += c w wᵀ: at most 16^d multiply-adds, about half of that by symmetry.
+    #[inline]
+    pub(crate) fn add_outer(&mut self, grid: &Grid, w: &Weights, c: f64) {
+        let arch = Arch::new();
+        match grid.dim() {
+            1 => arch.dispatch(AddOuter::<1> { matrix: self, grid, w, c }),
+            2 => arch.dispatch(AddOuter::<4> { matrix: self, grid, w, c }),
+            3 => arch.dispatch(AddOuter::<16> { matrix: self, grid, w, c }),
+            _ => arch.dispatch(AddOuter::<64> { matrix: self, grid, w, c }),
+        }
+    }
+
+    /// wᵀ A w.
+    #[inline]
+    pub(crate) fn quadratic(&self, grid: &Grid, w: &Weights) -> f64 {
+        let arch = Arch::new();
+        match grid.dim() {
+            1 => arch.dispatch(Quadratic::<1> { matrix: self, grid, w }),
+            2 => arch.dispatch(Quadratic::<4> { matrix: self, grid, w }),
+            3 => arch.dispatch(Quadratic::<16> { matrix: self, grid, w }),
+            _ => arch.dispatch(Quadratic::<64> { matrix: self, grid, w }),
+        }
+    }
+
+    /// vᵀ A w for weights on the same grid points (a point's weights and their derivatives).
+    pub(crate) fn bilinear(&self, grid: &Grid, v: &Weights, w: &Weights) -> f64 {
+        debug_assert_eq!(v.start(), w.start(), "only weights of one point lie within one stencil");
+        // By polarisation from the symmetric forms would lose digits; sum both mirror images instead.
+        match grid.dim() {
+            1 => self.bilinear_rows::<1>(grid, v, w),
+            2 => self.bilinear_rows::<4>(grid, v, w),
+            3 => self.bilinear_rows::<16>(grid, v, w),
+            _ => self.bilinear_rows::<64>(grid, v, w),
+        }
+    }
+
+    fn bilinear_rows<const R: usize>(&self, grid: &Grid, v: &Weights, w: &Weights) -> f64 {
+        let (rv, rw) = (v.rows::<R>(), w.rows::<R>());
+        let (lv, lw) = (v.on_axis(grid.dim() - 1), w.on_axis(grid.dim() - 1));
+        let mut sum = 0.0;
+        for pair in &self.pairs {
+            let (i, j) = (pair.first as usize, pair.second as usize);
+            let block = |left: &[f64; 4], right: &[f64; 4]| -> f64 {
+                (0..4).map(|c| left[c] * dot4(self.four(grid, w, *pair, c), right)).sum()
+            };
+            sum += rv[i] * rw[j] * block(lv, lw);
+            if pair.times > 1.0 {
+                sum += rw[i] * rv[j] * block(lw, lv);
+            }
+        }
+        sum
+    }
+
+    /// The entries between grid point `c` of the pair's first row and the four points of its second row.
+    #[inline(always)]
+    fn four(&self, grid: &Grid, w: &Weights, pair: RowPair, c: usize) -> &[f64] {
+        let at = self.four_at(grid, w, pair, c);
+        &self.data[at..at + 4]
+    }
+
+    #[inline(always)]
+    fn four_at(&self, grid: &Grid, w: &Weights, pair: RowPair, c: usize) -> usize {
+        let point = w.start() + grid.row_offsets()[pair.first as usize] + c;
+        point * self.width + pair.place as usize + 3 - c
+    }
+
+    /// Calls `f(i, j, place)` for every stored entry inside the grid: grid points i and j, place in `data`.
+    ///
+    /// Entries whose offset on the first axis is zero are stored for both orders of i and j.
+    pub(crate) fn for_each_entry(&self, mut f: impl FnMut(usize, usize, usize)) {
+        let g = self.shape[self.shape.len() - 1];
+        self.for_each_row_pair(|row, other, lead, _| {
+            for c in 0..g {
+                for e in c.saturating_sub(3)..(c + 4).min(g) {
+                    let i = row * g + c;
+                    f(i, other * g + e, i * self.width + lead * SPAN + e + 3 - c);
+                }
+            }
+        });
+    }
+
+    /// Calls `f(row, other_row, place, mirrored)` for every pair of grid rows (runs along the last axis)
+    /// within reach; `mirrored` pairs stand for both orders.
+    pub(crate) fn for_each_row_pair(&self, mut f: impl FnMut(usize, usize, usize, bool)) {
+        let lead_shape = &self.shape[..self.shape.len() - 1];
+        let rows: usize = lead_shape.iter().product();
+        let offsets = leading_offsets(lead_shape.len());
+        let mut at = vec![0; lead_shape.len()];
+        for row in 0..rows {
+            let mut rest = row;
+            for k in (0..lead_shape.len()).rev() {
+                at[k] = rest % lead_shape[k];
+                rest /= lead_shape[k];
+            }
+            for (lead, offset) in offsets.iter().enumerate() {
+                let target = at.iter().zip(offset).zip(lead_shape).try_fold(0, |index, ((&i, &o), &g)| {
+                    let j = i.checked_add_signed(o)?;
+                    (j < g).then_some(index * g + j)
+                });
+                if let Some(other) = target {
+                    f(row, other, lead, offset.first().is_some_and(|&o| o > 0));
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn dot4(a: &[f64], b: &[f64; 4]) -> f64 {
+    (a[0] * b[0] + a[1] * b[1]) + (a[2] * b[2] + a[3] * b[3])
+}
+
+struct AddOuter<'a, const R: usize> {
+    matrix: &'a mut StencilMatrix,
+    grid: &'a Grid,
+    w: &'a Weights,
+    c: f64,
+}
+
+impl<const R: usize> WithSimd for AddOuter<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { matrix, grid, w, c } = self;
+        let rows = w.rows::<R>();
+        let last = *w.on_axis(grid.dim() - 1);
+        // last[c]·last[e], shared by all pairs of rows.
+        let products: [[f64; 4]; 4] = last.map(|a| last.map(|b| a * b));
+        let (data, width, offsets) = (&mut matrix.data, matrix.width, &grid.row_offsets()[..R]);
+        for pair in &matrix.pairs {
+            let (i, j) = (pair.first as usize, pair.second as usize);
+            let weight = c * rows[i % R] * rows[j % R];
+            let point = w.start() + offsets[i % R];
+            for (k, product) in products.iter().enumerate() {
+                let at = (point + k) * width + pair.place as usize + 3 - k;
+                for (a, &b) in data[at..at + 4].iter_mut().zip(product) {
+                    *a += weight * b;
+                }
+            }
+        }
+    }
+}
+
+struct Quadratic<'a, const R: usize> {
+    matrix: &'a StencilMatrix,
+    grid: &'a Grid,
+    w: &'a Weights,
+}
+
+impl<const R: usize> WithSimd for Quadratic<'_, R> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        let Self { matrix, grid, w } = self;
+        let rows = w.rows::<R>();
+        let last = *w.on_axis(grid.dim() - 1);
+        let (data, width, offsets) = (&matrix.data, matrix.width, &grid.row_offsets()[..R]);
+        let mut sums = [0.0; 4];
+        for pair in &matrix.pairs {
+            let (i, j) = (pair.first as usize, pair.second as usize);
+            let weight = pair.times * rows[i % R] * rows[j % R];
+            let point = w.start() + offsets[i % R];
+            for (k, &left) in last.iter().enumerate() {
+                let at = (point + k) * width + pair.place as usize + 3 - k;
+                let scale = weight * left;
+                for (sum, &entry) in sums.iter_mut().zip(&data[at..at + 4]) {
+                    *sum += scale * entry;
+                }
+            }
+        }
+        dot4(&sums, &last)
+    }
+}
+
+impl Symmetric for StencilMatrix {
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    /// O(7^d m): every stored entry is read once.
+    fn apply(&self, x: &[f64], y: &mut [f64], _: &mut [f64]) {
+        y[..self.size].fill(0.0);
+        let g = self.shape[self.shape.len() - 1];
+        self.for_each_row_pair(|row, other, lead, mirrored| {
+            for c in 0..g {
+                let i = row * g + c;
+                let at = i * self.width + lead * SPAN + 3;
+                let mut sum = 0.0;
+                for e in c.saturating_sub(3)..(c + 4).min(g) {
+                    let entry = self.data[at + e - c];
+                    let j = other * g + e;
+                    sum += entry * x[j];
+                    if mirrored {
+                        y[j] += entry * x[i];
+                    }
+                }
+                y[i] += sum;
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{DenseMatrix, assert_equals_twin};
+    use super::*;
+
+    fn points(d: usize) -> Vec<[f64; 4]> {
+        (0..60)
+            .map(|i| [0.37, 0.71, 0.13, 0.93].map(|a: f64| (a * f64::from(i * i + i + 1)).fract()))
+            .map(|mut p| {
+                p[d..].fill(0.0);
+                p
+            })
+            .collect()
+    }
+
+    #[test]
+    fn sums_of_outer_products_equal_their_dense_twin() {
+        let shape = [6, 7, 5, 4];
+        for d in 1..=4 {
+            let grid = Grid::covering(&[(0.0, 1.0); 4][..d], &shape[..d]).unwrap();
+            let (mut stencil, mut dense) = (StencilMatrix::zeros(&grid), DenseMatrix::zeros(grid.len()));
+            for (i, p) in points(d).iter().enumerate() {
+                let w = Weights::locate(&grid, &p[..d]).unwrap();
+                let c = 0.5 + (i % 3) as f64;
+                stencil.add_outer(&grid, &w, c);
+                dense.add_outer(&grid, &w, c);
+            }
+            // Sums of 60 terms in the same order.
+            assert_equals_twin(&dense, &dense.data().to_vec(), 60.0 * f64::EPSILON);
+            assert_equals_twin(&stencil, dense.data(), 60.0 * f64::EPSILON);
+
+            let mut seen = vec![0.0; grid.len() * grid.len()];
+            stencil.for_each_entry(|i, j, at| {
+                seen[i * grid.len() + j] = stencil.data()[at];
+                seen[j * grid.len() + i] = stencil.data()[at];
+            });
+            assert!(seen.iter().zip(dense.data()).all(|(a, b)| (a - b).abs() < 1e-13));
+
+            for p in points(d) {
+                let (w, slopes) = Weights::locate_with_slopes(&grid, &p[..d]).unwrap();
+                let (s, q) = (stencil.quadratic(&grid, &w), dense.bilinear(&grid, &w, &w));
+                assert!((s - q).abs() < 1e-13 * q.abs().max(1.0), "d = {d}: {s} {q}");
+                for k in 0..d {
+                    let v = w.derivative(&slopes, k);
+                    let (s, q) = (stencil.bilinear(&grid, &v, &w), dense.bilinear(&grid, &v, &w));
+                    assert!((s - q).abs() < 1e-12 * q.abs().max(1.0), "d = {d}, k = {k}: {s} {q}");
+                }
+            }
+        }
+    }
+}
