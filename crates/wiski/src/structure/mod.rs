@@ -10,6 +10,7 @@ mod stencil;
 mod toeplitz;
 
 pub use blocks::BlockMatrix;
+pub(crate) use blocks::{Cross, GridMatrix};
 pub use dense::DenseMatrix;
 pub use kronecker::Kronecker;
 pub use stencil::StencilMatrix;

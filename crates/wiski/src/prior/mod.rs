@@ -1,0 +1,188 @@
+//! The prior over grid values, u ~ N(0, K) with K ≈ B Bᵀ, for given grids and kernels.
+//!
+//! K is block-diagonal over the grids, and on each grid a sum over the kernel's terms. The root of a sum is
+//! the concatenation of roots, so B is a row of *components*, one for each term of each block, with
+//! p = Σ p_c columns:
+//!
+//! ```text
+//! u = B z,   z ~ N(0, I_p),   B = [B_1 | B_2 | …],   B_c Kronecker (module `root`)
+//! ```
+//!
+//! The coordinates z are where posteriors live. Everything is computed through the small axis factors.
+
+mod axis;
+mod congruence;
+mod root;
+
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, MatRef, Par};
+
+use crate::error::{Error, Result, length};
+use crate::grid::Lattice;
+use crate::interp::Weights;
+use crate::kernel::Kernel;
+use crate::structure::{BlockMatrix, Cross, GridMatrix};
+pub(crate) use root::Root;
+
+/// One term of one block's kernel.
+#[derive(Debug, Clone)]
+pub(crate) struct Component {
+    /// The block whose grid it lives on.
+    pub(crate) block: usize,
+    /// The term of that block's kernel.
+    pub(crate) term: usize,
+    /// Where its coordinates begin among the p.
+    pub(crate) first: usize,
+    /// The term's output scale.
+    pub(crate) scale: f64,
+    pub(crate) root: Root,
+}
+
+impl Component {
+    pub(crate) fn range(&self) -> std::ops::Range<usize> {
+        self.first..self.first + self.root.rank()
+    }
+}
+
+/// The prior of all grid values in p independent coordinates.
+#[derive(Debug, Clone)]
+pub struct Prior {
+    lattice: Lattice,
+    components: Vec<Component>,
+    rank: usize,
+}
+
+impl Prior {
+    /// The prior of the given kernels, one for each grid of the lattice.
+    ///
+    /// Eigenvalues below `tolerance` times the largest of their term are dropped; what they carried is
+    /// [`Prior::dropped_variance`]. Costs O(Σ g³) for the eigenproblems of the axes.
+    pub fn new(lattice: &Lattice, kernels: &[Kernel], tolerance: f64) -> Result<Self> {
+        length("kernels", lattice.grids().len(), kernels.len())?;
+        if !(0.0..1.0).contains(&tolerance) {
+            let reason = format!("{tolerance} is not between 0 and 1");
+            return Err(Error::Config { field: "rank tolerance".into(), reason });
+        }
+        let (mut components, mut rank) = (Vec::new(), 0);
+        for (block, (grid, kernel)) in lattice.grids().iter().zip(kernels).enumerate() {
+            length(format!("axes of kernel {block}"), grid.dim(), kernel.dim())?;
+            kernel.validate()?;
+            for term in 0..kernel.term_count() {
+                let column = |(k, axis): (usize, &crate::grid::Axis)| {
+                    let mut column = vec![0.0; axis.points()];
+                    kernel.toeplitz_column(term, k, axis.step(), &mut column);
+                    column
+                };
+                let columns: Vec<_> = grid.axes().iter().enumerate().map(column).collect();
+                let scale = kernel.term_scale(term);
+                let root = Root::new(scale, &columns, tolerance)?;
+                components.push(Component { block, term, first: rank, scale, root });
+                rank += components[components.len() - 1].root.rank();
+            }
+        }
+        Ok(Self { lattice: lattice.clone(), components, rank })
+    }
+
+    /// The number p of coordinates.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// The grids.
+    pub fn lattice(&self) -> &Lattice {
+        &self.lattice
+    }
+
+    /// The prior variance that dropped eigenvalues carried, averaged over the grid points.
+    pub fn dropped_variance(&self) -> f64 {
+        self.components.iter().map(|c| c.root.dropped() / c.root.points() as f64).sum()
+    }
+
+    pub(crate) fn components(&self) -> &[Component] {
+        &self.components
+    }
+
+    /// The length of scratch space that [`Prior::features`] needs.
+    pub(crate) fn scratch_len(&self) -> usize {
+        self.components.iter().map(|c| c.root.scratch_len()).max().unwrap_or(0)
+    }
+
+    /// φ = Bᵀw: the coordinates of a point. f(x) = φᵀz.
+    #[inline]
+    pub(crate) fn features(&self, weights: &[Weights], phi: &mut [f64], scratch: &mut [f64]) {
+        for c in &self.components {
+            c.root.features(&weights[c.block], &mut phi[c.range()], scratch);
+        }
+    }
+
+    /// ∂φ for weights that change on one block only.
+    pub(crate) fn features_on_block(&self, block: usize, w: &Weights, phi: &mut [f64], scratch: &mut [f64]) {
+        phi[..self.rank].fill(0.0);
+        for c in self.components.iter().filter(|c| c.block == block) {
+            c.root.features(w, &mut phi[c.range()], scratch);
+        }
+    }
+
+    /// B Z: grid values from coordinates, for rows of `columns` numbers.
+    pub(crate) fn expand(&self, z: &[f64], columns: usize) -> Vec<f64> {
+        let mut u = vec![0.0; self.lattice.len() * columns];
+        for c in &self.components {
+            let part = c.root.expand(&z[c.first * columns..c.range().end * columns], columns);
+            let at = self.lattice.offsets()[c.block] * columns;
+            u[at..at + part.len()].iter_mut().zip(&part).for_each(|(u, &v)| *u += v);
+        }
+        u
+    }
+
+    /// Bᵀ X: from grid values to coordinates, for rows of `columns` numbers.
+    pub(crate) fn project(&self, x: &[f64], columns: usize) -> Vec<f64> {
+        let mut out = Vec::with_capacity(self.rank * columns);
+        for c in &self.components {
+            let at = self.lattice.offsets()[c.block] * columns;
+            out.extend(c.root.project(&x[at..at + c.root.points() * columns], columns));
+        }
+        out
+    }
+
+    /// Bᵀ A B, p×p, for a matrix over the lattice.
+    pub(crate) fn congruence(&self, a: &BlockMatrix) -> Vec<f64> {
+        let mut gram = vec![0.0; self.rank * self.rank];
+        for (i, left) in self.components.iter().enumerate() {
+            for right in &self.components[i..] {
+                let part = match (&a.diagonal()[left.block], left.block == right.block) {
+                    (GridMatrix::Stencil(a), true) => congruence::stencil(&left.root, a, &right.root),
+                    (GridMatrix::Dense(a), true) => congruence::dense(&left.root, a.data(), &right.root),
+                    (_, false) => {
+                        let between = |c: &&Cross| c.first == left.block && c.second == right.block;
+                        let Some(cross) = a.cross().iter().find(between) else { continue };
+                        congruence::dense(&left.root, &cross.data, &right.root)
+                    }
+                };
+                for (i, row) in left.range().zip(part.chunks_exact(right.root.rank())) {
+                    for (j, &value) in right.range().zip(row) {
+                        gram[i * self.rank + j] = value;
+                        gram[j * self.rank + i] = value;
+                    }
+                }
+            }
+        }
+        gram
+    }
+
+    /// (BᵀL)(BᵀL)ᵀ, p×p, for a matrix A = L Lᵀ given by m rows of `columns` numbers.
+    pub(crate) fn congruence_of_root(&self, l: &[f64], columns: usize) -> Vec<f64> {
+        let p = self.rank;
+        let half = self.project(l, columns);
+        let half = MatRef::from_row_major_slice(&half, p, columns);
+        let mut gram = vec![0.0; p * p];
+        matmul(
+            MatMut::from_row_major_slice_mut(&mut gram, p, p),
+            Accum::Replace,
+            half,
+            half.transpose(),
+            1.0,
+            Par::Seq,
+        );
+        gram
+    }
+}

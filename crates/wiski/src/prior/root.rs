@@ -1,0 +1,356 @@
+//! The root of a prior covariance with Kronecker structure: s·(T₁ ⊗ … ⊗ T_d) ≈ B Bᵀ with B m×p.
+//!
+//! With T_k = V_k Λ_k V_kᵀ, the columns of B are √s ⊗_k V_k Λ_k^{1/2}, restricted to the multi-indices whose
+//! eigenvalue product exceeds a cut-off. B itself is never formed: products with it go axis by axis, and
+//! Bᵀw for interpolation weights w = w₁ ⊗ … ⊗ w_d is an outer product of d short vectors.
+//!
+//! **Which products are kept.** On each axis the eigenvalues descend, so for a fixed index on one axis the
+//! kept partners form a prefix of the others, sorted by eigenvalue. The kept set is built axis by axis from
+//! the last: level k holds the sub-indices over axes k … d−1 that can still occur, as runs
+//! "index a on axis k, the first `counts[a]` entries of level k+1". Every inner loop then works on
+//! contiguous prefixes, and work is spent only on what is kept.
+
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, MatRef, Par};
+
+use super::axis::toeplitz_eigen;
+use crate::error::Result;
+use crate::interp::Weights;
+use crate::kernel::MAX_DIM;
+use crate::simd::{combine_rows, padded};
+
+/// One axis of a root: V_k Λ_k^{1/2} with the eigenvalues that occur in any kept product.
+#[derive(Debug, Clone)]
+pub(crate) struct AxisRoot {
+    pub(crate) points: usize,
+    pub(crate) rank: usize,
+    /// Row i holds the `rank` entries of grid point i, padded with zeros to `stride`.
+    pub(crate) rows: Vec<f64>,
+    pub(crate) stride: usize,
+    /// The eigenvalues of T_k.
+    pub(crate) eigenvalues: Vec<f64>,
+    /// What the rows were scaled with besides Λ^{1/2}: √s on the first axis.
+    pub(crate) scale: f64,
+}
+
+/// The kept sub-indices over axes k … d−1.
+#[derive(Debug, Clone)]
+pub(crate) struct Level {
+    /// For each index on axis k, how many entries of the next level go with it.
+    pub(crate) counts: Vec<usize>,
+    /// `order[i]` is the place among the runs of the i-th largest entry; the first level needs no sorting.
+    pub(crate) order: Vec<usize>,
+    eigenvalues: Vec<f64>,
+}
+
+impl Level {
+    pub(crate) fn len(&self) -> usize {
+        self.eigenvalues.len()
+    }
+}
+
+/// B with B Bᵀ ≈ s·(T₁ ⊗ … ⊗ T_d).
+#[derive(Debug, Clone)]
+pub(crate) struct Root {
+    pub(crate) axes: Vec<AxisRoot>,
+    pub(crate) levels: Vec<Level>,
+    dropped: f64,
+}
+
+/// Where the runs of `counts` begin.
+pub(crate) fn run_starts(counts: &[usize]) -> impl Iterator<Item = (usize, usize)> {
+    counts.iter().scan(0, |start, &count| {
+        let run = (*start, count);
+        *start += count;
+        Some(run)
+    })
+}
+
+impl Root {
+    /// The root of scale·(T₁ ⊗ … ⊗ T_d) for the given first columns, without the eigenvalues below
+    /// `tolerance` times the largest.
+    pub(crate) fn new(scale: f64, columns: &[Vec<f64>], tolerance: f64) -> Result<Self> {
+        let eigen = columns.iter().map(|c| toeplitz_eigen(c)).collect::<Result<Vec<_>>>()?;
+        let largest: f64 = eigen.iter().map(|e| e.values[0]).product();
+        // Eigenvalues below a few eps of the largest are rounding noise, whatever the caller asks for.
+        let size: usize = columns.iter().map(Vec::len).max().unwrap_or(1);
+        let cutoff = largest * tolerance.max(f64::EPSILON * size as f64);
+
+        let d = columns.len();
+        let mut levels: Vec<Level> = Vec::with_capacity(d);
+        for k in (0..d).rev() {
+            // The axes before k contribute at most their largest eigenvalues.
+            let head: f64 = eigen[..k].iter().map(|e| e.values[0]).product();
+            let next: &[f64] = levels.last().map_or(&[1.0], |level| &level.eigenvalues);
+            let kept = |a: f64| next.partition_point(|&b| a * b * head >= cutoff);
+            let counts: Vec<usize> =
+                eigen[k].values.iter().map(|&a| kept(a)).take_while(|&c| c > 0).collect();
+            let runs = counts.iter().zip(&eigen[k].values);
+            let raw: Vec<f64> = runs.flat_map(|(&c, &a)| next[..c].iter().map(move |b| a * b)).collect();
+            let mut order: Vec<usize> = (0..raw.len()).collect();
+            if k > 0 {
+                order.sort_by(|&i, &j| raw[j].total_cmp(&raw[i]));
+            }
+            let eigenvalues = order.iter().map(|&i| raw[i]).collect();
+            levels.push(Level { counts, order, eigenvalues });
+        }
+        levels.reverse();
+
+        let axes = eigen.iter().zip(&levels).zip(columns).enumerate().map(|(k, ((eigen, level), column))| {
+            let (points, rank) = (column.len(), level.counts.len());
+            let (stride, factor) = (padded(rank), if k == 0 { scale.sqrt() } else { 1.0 });
+            let mut rows = vec![0.0; points * stride];
+            for j in 0..rank {
+                let root = factor * eigen.values[j].sqrt();
+                for i in 0..points {
+                    rows[i * stride + j] = root * eigen.vectors[j * points + i];
+                }
+            }
+            AxisRoot { points, rank, rows, stride, eigenvalues: eigen.values[..rank].to_vec(), scale: factor }
+        });
+        let axes = axes.collect();
+        let total: f64 = columns.iter().map(|c| c.len() as f64 * c[0]).product();
+        let dropped = scale * (total - levels[0].eigenvalues.iter().sum::<f64>()).max(0.0);
+        Ok(Self { axes, levels, dropped })
+    }
+
+    /// The number p of columns.
+    pub(crate) fn rank(&self) -> usize {
+        self.levels[0].len()
+    }
+
+    /// The trace of what was dropped: the sum of the dropped prior variances over all grid points.
+    pub(crate) fn dropped(&self) -> f64 {
+        self.dropped
+    }
+
+    /// The number m of rows.
+    pub(crate) fn points(&self) -> usize {
+        self.axes.iter().map(|a| a.points).product()
+    }
+
+    /// The length of scratch space that [`Root::features`] needs.
+    pub(crate) fn scratch_len(&self) -> usize {
+        let strides: usize = self.axes.iter().map(|a| a.stride).sum();
+        strides + self.levels.iter().map(|l| 2 * l.len()).sum::<usize>()
+    }
+
+    /// φ = Bᵀw: the point with weights w seen in the p coordinates. About p multiplications.
+    pub(crate) fn features(&self, w: &Weights, phi: &mut [f64], scratch: &mut [f64]) {
+        let d = self.axes.len();
+        // Each axis: the four rows around the point, combined.
+        let mut rest = scratch;
+        let mut short: [&[f64]; MAX_DIM] = [&[]; MAX_DIM];
+        for (k, axis) in self.axes.iter().enumerate() {
+            let (own, others) = rest.split_at_mut(axis.stride);
+            let from = w.cell(k) * axis.stride;
+            combine_rows(&axis.rows[from..from + 4 * axis.stride], axis.stride, w.on_axis(k), own);
+            short[k] = own;
+            rest = others;
+        }
+        if d == 1 {
+            phi.copy_from_slice(&short[0][..phi.len()]);
+            return;
+        }
+        let mut next: &[f64] = short[d - 1];
+        for k in (1..d - 1).rev() {
+            let level = &self.levels[k];
+            let (raw, others) = rest.split_at_mut(level.len());
+            let (sorted, others) = others.split_at_mut(level.len());
+            outer_prefixes(&level.counts, short[k], next, raw);
+            level.order.iter().zip(sorted.iter_mut()).for_each(|(&i, s)| *s = raw[i]);
+            next = sorted;
+            rest = others;
+        }
+        outer_prefixes(&self.levels[0].counts, short[0], next, phi);
+    }
+
+    /// B Z for p rows of `columns` numbers each: m rows. O(m Σ_k p_k) multiply-adds a column.
+    pub(crate) fn expand(&self, z: &[f64], columns: usize) -> Vec<f64> {
+        self.expand_from(0, z, columns)
+    }
+
+    fn expand_from(&self, k: usize, z: &[f64], columns: usize) -> Vec<f64> {
+        let axis = &self.axes[k];
+        if k + 1 == self.axes.len() {
+            return axis.multiply(z, columns);
+        }
+        let (level, next) = (&self.levels[k], self.levels[k + 1].len());
+        let mut boxed = vec![0.0; axis.rank * next * columns];
+        let places = places_in_box(&level.counts, next);
+        for (row, &i) in z.chunks_exact(columns).zip(&level.order) {
+            boxed[places[i] * columns..][..columns].copy_from_slice(row);
+        }
+        let partial = axis.multiply(&boxed, next * columns);
+        partial.chunks_exact(next * columns).flat_map(|slab| self.expand_from(k + 1, slab, columns)).collect()
+    }
+
+    /// Bᵀ X for m rows of `columns` numbers each: p rows.
+    pub(crate) fn project(&self, x: &[f64], columns: usize) -> Vec<f64> {
+        self.project_from(0, x, columns)
+    }
+
+    fn project_from(&self, k: usize, x: &[f64], columns: usize) -> Vec<f64> {
+        let axis = &self.axes[k];
+        if k + 1 == self.axes.len() {
+            return axis.multiply_transposed(x, columns);
+        }
+        let (level, next) = (&self.levels[k], self.levels[k + 1].len());
+        let slab = x.len() / axis.points;
+        let partial: Vec<f64> =
+            x.chunks_exact(slab).flat_map(|slab| self.project_from(k + 1, slab, columns)).collect();
+        let boxed = axis.multiply_transposed(&partial, next * columns);
+        let places = places_in_box(&level.counts, next);
+        let mut out = vec![0.0; level.len() * columns];
+        for (row, &i) in out.chunks_exact_mut(columns).zip(&level.order) {
+            row.copy_from_slice(&boxed[places[i] * columns..][..columns]);
+        }
+        out
+    }
+
+    /// For each column of B, its index on every axis.
+    pub(crate) fn multi_indices(&self) -> Vec<[usize; MAX_DIM]> {
+        let mut next = vec![[0; MAX_DIM]];
+        for (k, level) in self.levels.iter().enumerate().rev() {
+            let mut raw = Vec::with_capacity(level.len());
+            for (a, &count) in level.counts.iter().enumerate() {
+                raw.extend(next[..count].iter().map(|&rest| {
+                    let mut index = rest;
+                    index[k] = a;
+                    index
+                }));
+            }
+            next = level.order.iter().map(|&i| raw[i]).collect();
+        }
+        next
+    }
+}
+
+impl AxisRoot {
+    fn matrix(&self) -> MatRef<'_, f64> {
+        MatRef::from_row_major_slice_with_stride(&self.rows, self.points, self.rank, self.stride)
+    }
+
+    /// V Λ^{1/2} X for `rank` rows of `columns` numbers.
+    pub(crate) fn multiply(&self, x: &[f64], columns: usize) -> Vec<f64> {
+        let mut out = vec![0.0; self.points * columns];
+        product(&mut out, self.matrix(), x, columns);
+        out
+    }
+
+    /// (V Λ^{1/2})ᵀ X for `points` rows of `columns` numbers.
+    pub(crate) fn multiply_transposed(&self, x: &[f64], columns: usize) -> Vec<f64> {
+        let mut out = vec![0.0; self.rank * columns];
+        product(&mut out, self.matrix().transpose(), x, columns);
+        out
+    }
+}
+
+/// out = left · right, where `right` and `out` are stored row after row with `columns` numbers each.
+pub(crate) fn product(out: &mut [f64], left: MatRef<'_, f64>, right: &[f64], columns: usize) {
+    let right = MatRef::from_row_major_slice(right, left.ncols(), columns);
+    matmul(
+        MatMut::from_row_major_slice_mut(out, left.nrows(), columns),
+        Accum::Replace,
+        left,
+        right,
+        1.0,
+        Par::Seq,
+    );
+}
+
+/// For runs of `counts` over a next level of `next` entries: the place of each kept entry in the full box.
+pub(crate) fn places_in_box(counts: &[usize], next: usize) -> Vec<usize> {
+    counts.iter().enumerate().flat_map(|(a, &count)| (0..count).map(move |b| a * next + b)).collect()
+}
+
+/// out = the runs a_i · next[..counts[i]], one after the other.
+#[inline]
+fn outer_prefixes(counts: &[usize], a: &[f64], next: &[f64], out: &mut [f64]) {
+    let mut rest = out;
+    for (&count, &a) in counts.iter().zip(a) {
+        let (run, others) = rest.split_at_mut(count);
+        run.iter_mut().zip(next).for_each(|(o, &b)| *o = a * b);
+        rest = others;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::Grid;
+
+    fn columns(shape: &[usize]) -> Vec<Vec<f64>> {
+        let lengths = [0.6, 0.35, 0.8, 0.5];
+        let entry = |l: f64, i: usize| (-0.5 * (0.3 * i as f64 / l).powi(2)).exp();
+        shape.iter().zip(lengths).map(|(&g, l)| (0..g).map(|i| entry(l, i)).collect()).collect()
+    }
+
+    /// B, formed by expanding unit vectors.
+    fn dense(root: &Root) -> Vec<f64> {
+        let p = root.rank();
+        let unit: Vec<f64> = (0..p * p).map(|i| f64::from(u8::from(i / p == i % p))).collect();
+        root.expand(&unit, p)
+    }
+
+    #[test]
+    fn the_root_rebuilds_the_kronecker_product() {
+        let shape = [6, 5, 7, 4];
+        for d in 1..=4 {
+            let columns = columns(&shape[..d]);
+            for tolerance in [0.0, 1e-4] {
+                let root = Root::new(1.7, &columns, tolerance).unwrap();
+                let (m, p) = (root.points(), root.rank());
+                let b = dense(&root);
+                let mut error = 0.0;
+                let mut trace = 0.0;
+                for i in 0..m {
+                    for j in 0..m {
+                        let (mut a, mut c, mut want) = (i, j, 1.7);
+                        for column in columns.iter().rev() {
+                            want *= column[(a % column.len()).abs_diff(c % column.len())];
+                            a /= column.len();
+                            c /= column.len();
+                        }
+                        let entry: f64 = (0..p).map(|k| b[i * p + k] * b[j * p + k]).sum();
+                        error = f64::max(error, (entry - want).abs());
+                        trace += if i == j { want - entry } else { 0.0 };
+                    }
+                }
+                // Dropped eigenvalues bound every entry of the error: their sum is the trace of a
+                // positive semi-definite matrix, and it is reported.
+                assert!(error <= root.dropped() + 1e-13 * m as f64, "d = {d}: {error} {}", root.dropped());
+                assert!((trace - root.dropped()).abs() < 1e-12 * m as f64, "{trace} {}", root.dropped());
+                assert_eq!(tolerance > 0.0, p < m || d == 0, "tolerance {tolerance}: p = {p}, m = {m}");
+            }
+        }
+    }
+
+    #[test]
+    fn features_projection_and_expansion_agree() {
+        let shape = [9, 8, 7, 6];
+        for d in 1..=4 {
+            let root = Root::new(0.8, &columns(&shape[..d]), 1e-5).unwrap();
+            let (m, p) = (root.points(), root.rank());
+            let b = dense(&root);
+            let grid = Grid::covering(&[(0.0, 1.0); 4][..d], &shape[..d]).unwrap();
+            let w = Weights::locate(&grid, &[0.31, 0.77, 0.05, 1.0][..d]).unwrap();
+            let mut weights = vec![0.0; m];
+            w.scatter(&grid, 1.0, &mut weights);
+            let (mut phi, mut scratch) = (vec![f64::NAN; p], vec![f64::NAN; root.scratch_len()]);
+            root.features(&w, &mut phi, &mut scratch);
+            let projected = root.project(&weights, 1);
+            for k in 0..p {
+                let want: f64 = (0..m).map(|i| b[i * p + k] * weights[i]).sum();
+                assert!((phi[k] - want).abs() < 1e-14, "d = {d}, k = {k}: {} {want}", phi[k]);
+                assert!((projected[k] - want).abs() < 1e-14);
+            }
+            // Multi-indices name the eigenvalues: column k of B has squared norm s Π λ.
+            for (k, index) in root.multi_indices().iter().enumerate() {
+                let norm: f64 = (0..m).map(|i| b[i * p + k].powi(2)).sum();
+                let want: f64 = 0.8 * (0..d).map(|a| root.axes[a].eigenvalues[index[a]]).product::<f64>();
+                assert!((norm - want).abs() < 1e-12 * want, "{norm} {want}");
+            }
+        }
+    }
+}
