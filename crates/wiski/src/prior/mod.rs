@@ -22,7 +22,7 @@ use crate::grid::Lattice;
 use crate::interp::Weights;
 use crate::kernel::Kernel;
 use crate::structure::{BlockMatrix, Cross, GridMatrix};
-pub(crate) use root::Root;
+pub(crate) use root::{AxisRoot, Root};
 
 /// One term of one block's kernel.
 #[derive(Debug, Clone)]
@@ -172,6 +172,9 @@ impl Prior {
     /// (BᵀL)(BᵀL)ᵀ, p×p, for a matrix A = L Lᵀ given by m rows of `columns` numbers.
     pub(crate) fn congruence_of_root(&self, l: &[f64], columns: usize) -> Vec<f64> {
         let p = self.rank;
+        if columns == 0 {
+            return vec![0.0; p * p];
+        }
         let half = self.project(l, columns);
         let half = MatRef::from_row_major_slice(&half, p, columns);
         let mut gram = vec![0.0; p * p];

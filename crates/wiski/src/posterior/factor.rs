@@ -1,0 +1,95 @@
+//! The square-root form of a posterior covariance in p coordinates, and its rank-one updates.
+//!
+//! The covariance of z is P = S⁻¹ = F Fᵀ. A fresh factor comes from a Cholesky decomposition,
+//! S = R Rᵀ, F = R⁻ᵀ. Conditioning on one more observation with features φ and noise variance r multiplies
+//! F from the right (Potter's form of the Kalman update):
+//!
+//! ```text
+//! f = Fᵀφ     v = fᵀf     F ← F (I − γ f fᵀ),   γ = 1/((r + v) + √(r (r + v)))
+//! ```
+//!
+//! so P stays positive semi-definite by construction, and variances ‖Fᵀφ‖² can never become negative. With
+//! −r in place of r the same formula removes an observation. Cost: 3p² multiply-adds in two sweeps over F.
+
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::cholesky::llt::factor::{cholesky_in_place, cholesky_in_place_scratch};
+use faer::linalg::triangular_inverse::invert_lower_triangular;
+use faer::{MatMut, MatRef, Par};
+
+use crate::error::{Error, Result};
+use crate::simd::{combine_rows, dot, dot_rows, dot_rows_and_deflate, padded};
+
+/// F with P = F Fᵀ, p×p, stored row after row with zero padding.
+#[derive(Debug, Clone)]
+pub(crate) struct Factor {
+    size: usize,
+    stride: usize,
+    rows: Vec<f64>,
+}
+
+impl Factor {
+    /// The factor of S⁻¹ for S = I + gram/σ², with log det S.
+    pub(crate) fn new(gram: &[f64], noise: f64, p: usize) -> Result<(Self, f64)> {
+        let stride = padded(p);
+        let mut s: Vec<f64> = gram.iter().map(|g| g / noise).collect();
+        (0..p).for_each(|i| s[i * p + i] += 1.0);
+        let mut r = MatMut::from_column_major_slice_mut(&mut s, p, p);
+        let mut memory = MemBuffer::new(cholesky_in_place_scratch::<f64>(p, Par::Seq, Default::default()));
+        let stack = MemStack::new(&mut memory);
+        cholesky_in_place(r.as_mut(), Default::default(), Par::Seq, stack, Default::default()).map_err(
+            |_| {
+                // S ≥ I, so this only happens when the statistics are not those of any data.
+                let reason =
+                    "the statistics are not positive definite: a point was forgotten that was never learned";
+                Error::Unsupported { operation: "factorization", reason }
+            },
+        )?;
+        let log_det = 2.0 * (0..p).map(|i| s[i * p + i].ln()).sum::<f64>();
+        // R⁻¹ lower triangular and column-major is R⁻ᵀ row-major.
+        let mut rows = vec![0.0; p * stride];
+        let inverse = MatMut::from_column_major_slice_with_stride_mut(&mut rows, p, p, stride);
+        invert_lower_triangular(inverse, MatRef::from_column_major_slice(&s, p, p), Par::Seq);
+        Ok((Self { size: p, stride, rows }, log_det))
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The length of padded vectors.
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// All rows, each `stride` long.
+    pub(crate) fn rows(&self) -> &[f64] {
+        &self.rows
+    }
+
+    pub(crate) fn row(&self, i: usize) -> &[f64] {
+        &self.rows[i * self.stride..(i + 1) * self.stride]
+    }
+
+    /// f = Fᵀφ; its squared norm is the variance φᵀPφ.
+    #[inline]
+    pub(crate) fn whiten(&self, phi: &[f64], f: &mut [f64]) {
+        combine_rows(&self.rows, self.stride, phi, f);
+    }
+
+    /// F f: with f = Fᵀφ this is P φ.
+    #[inline]
+    pub(crate) fn color(&self, f: &[f64], out: &mut [f64]) {
+        dot_rows(&self.rows, self.stride, f, out);
+    }
+
+    /// Conditions on an observation with noise variance `noise` (negative: removes one), given f = Fᵀφ.
+    /// Writes P φ, with the P from before, to `gain`.
+    #[inline]
+    pub(crate) fn update(&mut self, f: &[f64], noise: f64, gain: &mut [f64]) {
+        let v = dot(f, f);
+        let total = noise + v;
+        // r (r + v) is positive for an added point and for a point that can be removed (−r + v < 0).
+        let gamma = 1.0 / (total + total.signum() * (noise * total).sqrt());
+        dot_rows_and_deflate(&mut self.rows, self.stride, f, gamma, gain);
+    }
+}

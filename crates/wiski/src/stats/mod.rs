@@ -1,0 +1,339 @@
+//! Sufficient statistics: the only thing that data touches.
+//!
+//! ```text
+//! A = Wᵀ D⁻¹ W      b = Wᵀ D⁻¹ y      c = yᵀ D⁻¹ y      ℓ = Σ log d_i      n
+//! ```
+//!
+//! W holds one row of interpolation weights per observation and D the known relative noise d_i (1 if none is
+//! known). They depend on the data, the grids and nothing else: not on kernels, not on the noise level σ².
+//! They are sums over observations, so they can be updated in constant time, merged, un-learned, decayed and
+//! moved to a larger grid, all exactly.
+//!
+//! ```
+//! use wiski::{grid::Grid, stats::Stats};
+//! let grid = Grid::covering(&[(0.0, 1.0)], &[16])?;
+//! let (mut a, mut b) = (Stats::new(grid.clone()), Stats::new(grid));
+//! a.observe(&[0.25], 1.0, 1.0)?;
+//! b.observe(&[0.75], 2.0, 1.0)?;
+//! a.merge(&b)?;
+//! assert_eq!(a.count(), 2.0);
+//! # Ok::<(), wiski::Error>(())
+//! ```
+
+mod root;
+
+pub use root::LowRankRoot;
+
+use crate::error::{Error, Result, finite, length, positive};
+use crate::grid::{Growth, Lattice};
+use crate::interp::Weights;
+use crate::prior::Prior;
+use crate::structure::{BlockMatrix, Symmetric};
+
+/// How A = WᵀD⁻¹W is kept.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Gram {
+    /// Exactly, as a stencil (or dense for small grids): the default.
+    Exact(BlockMatrix),
+    /// As the paper does: a root of limited rank.
+    LowRank(LowRankRoot),
+}
+
+/// The sufficient statistics of a stream of observations over one or several grids.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stats {
+    lattice: Lattice,
+    gram: Gram,
+    b: Vec<f64>,
+    c: f64,
+    log_noise: f64,
+    count: f64,
+    /// Reused between calls, so that observing does not allocate.
+    weights: Scratch,
+}
+
+/// A buffer that never takes part in comparisons.
+#[derive(Debug, Clone, Default)]
+struct Scratch(Vec<Weights>);
+
+impl PartialEq for Scratch {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// The statistics in the p coordinates of a prior: all that a posterior and the evidence need.
+#[derive(Debug, Clone)]
+pub struct Whitened {
+    /// Bᵀ A B, p×p.
+    pub(crate) gram: Vec<f64>,
+    /// Bᵀ b.
+    pub(crate) rhs: Vec<f64>,
+}
+
+impl Stats {
+    /// No observations yet, on the given grid or grids.
+    pub fn new(lattice: impl Into<Lattice>) -> Self {
+        let lattice = lattice.into();
+        let gram = Gram::Exact(BlockMatrix::zeros(&lattice));
+        Self::with_gram(lattice, gram)
+    }
+
+    /// No observations yet, with A kept as a root of rank at most `rank` (the paper's form).
+    pub fn low_rank(lattice: impl Into<Lattice>, rank: usize) -> Result<Self> {
+        let lattice = lattice.into();
+        if rank == 0 {
+            return Err(Error::Config {
+                field: "root rank".into(),
+                reason: "a root needs at least rank 1".into(),
+            });
+        }
+        let gram = Gram::LowRank(LowRankRoot::new(lattice.len(), rank));
+        Ok(Self::with_gram(lattice, gram))
+    }
+
+    fn with_gram(lattice: Lattice, gram: Gram) -> Self {
+        let b = vec![0.0; lattice.len()];
+        Self { lattice, gram, b, c: 0.0, log_noise: 0.0, count: 0.0, weights: Scratch::default() }
+    }
+
+    /// The grids.
+    pub fn lattice(&self) -> &Lattice {
+        &self.lattice
+    }
+
+    /// A = WᵀD⁻¹W.
+    pub fn gram(&self) -> &Gram {
+        &self.gram
+    }
+
+    /// b = WᵀD⁻¹y.
+    pub fn b(&self) -> &[f64] {
+        &self.b
+    }
+
+    /// c = yᵀD⁻¹y.
+    pub fn c(&self) -> f64 {
+        self.c
+    }
+
+    /// ℓ = Σ log d_i.
+    pub fn log_noise(&self) -> f64 {
+        self.log_noise
+    }
+
+    /// The number n of observations; after [`Stats::decay`] the sum of their weights.
+    pub fn count(&self) -> f64 {
+        self.count
+    }
+
+    /// Learns one observation: the point `h` on the grids, its target y and its noise variance relative to
+    /// σ² (1 for plain data). About 16^d multiply-adds for a grid of d axes, independent of n and m; no
+    /// allocation.
+    pub fn observe(&mut self, h: &[f64], y: f64, noise: f64) -> Result<()> {
+        self.check(h, y, noise, 0)?;
+        self.add(y, noise, 1.0);
+        Ok(())
+    }
+
+    /// Learns many observations: `h` holds the points row after row. If any row is refused, none is learned.
+    pub fn observe_batch(&mut self, h: &[f64], y: &[f64], noise: Option<&[f64]>) -> Result<()> {
+        let d = self.lattice.dim();
+        length("x", y.len() * d, h.len())?;
+        if let Some(noise) = noise {
+            length("noise", y.len(), noise.len())?;
+        }
+        let noise_at = |row: usize| noise.map_or(1.0, |d| d[row]);
+        for (row, point) in h.chunks_exact(d).enumerate() {
+            self.check(point, y[row], noise_at(row), row)?;
+        }
+        if let Gram::LowRank(_) = self.gram {
+            return self.observe_batch_by_root(h, y, noise_at);
+        }
+        for (row, point) in h.chunks_exact(d).enumerate() {
+            self.lattice.locate(point, row, &mut self.weights.0)?;
+            self.add(y[row], noise_at(row), 1.0);
+        }
+        Ok(())
+    }
+
+    /// The rank-q update of the paper's root, a few points at a time.
+    fn observe_batch_by_root(&mut self, h: &[f64], y: &[f64], noise: impl Fn(usize) -> f64) -> Result<()> {
+        const TOGETHER: usize = 16;
+        let (d, m) = (self.lattice.dim(), self.lattice.len());
+        for (chunk, points) in h.chunks(TOGETHER * d).enumerate() {
+            let mut columns = vec![0.0; points.len() / d * m];
+            for (i, (point, column)) in points.chunks_exact(d).zip(columns.chunks_exact_mut(m)).enumerate() {
+                let row = chunk * TOGETHER + i;
+                self.lattice.locate(point, row, &mut self.weights.0)?;
+                self.lattice.scatter(&self.weights.0, noise(row).sqrt().recip(), column);
+                self.add_moments(y[row], noise(row), 1.0);
+            }
+            if let Gram::LowRank(root) = &mut self.gram {
+                root.add(&columns);
+            }
+        }
+        Ok(())
+    }
+
+    /// Un-learns one observation that was learned before, with the same values. Exact up to rounding.
+    pub fn forget(&mut self, h: &[f64], y: f64, noise: f64) -> Result<()> {
+        self.check(h, y, noise, 0)?;
+        if self.count < 1.0 {
+            return Err(Error::Unsupported { operation: "forget", reason: "no observation is left" });
+        }
+        if let Gram::LowRank(root) = &mut self.gram {
+            let mut column = vec![0.0; self.lattice.len()];
+            self.lattice.scatter(&self.weights.0, noise.sqrt().recip(), &mut column);
+            root.remove(&column)?;
+            self.add_moments(y, noise, -1.0);
+        } else {
+            self.add(y, noise, -1.0);
+        }
+        Ok(())
+    }
+
+    /// Exponential forgetting: every observation so far counts `factor` times as much (0 < factor ≤ 1).
+    pub fn decay(&mut self, factor: f64) -> Result<()> {
+        if !(factor > 0.0 && factor <= 1.0) {
+            let reason = format!("{factor} is not above 0 and at most 1");
+            return Err(Error::Config { field: "decay factor".into(), reason });
+        }
+        match &mut self.gram {
+            Gram::Exact(a) => a.scale(factor),
+            Gram::LowRank(root) => root.scale(factor),
+        }
+        self.b.iter_mut().for_each(|b| *b *= factor);
+        self.c *= factor;
+        self.log_noise *= factor;
+        self.count *= factor;
+        Ok(())
+    }
+
+    /// Adds the statistics of another shard. The grids must have the same spacing and fall on the same
+    /// points; they are extended to their union. Associative and commutative up to rounding.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        if std::mem::discriminant(&self.gram) != std::mem::discriminant(&other.gram) {
+            let reason = "one side keeps A exactly and the other as a low-rank root";
+            return Err(Error::Unsupported { operation: "merge", reason });
+        }
+        let growth = self.lattice.growth_to_union(&other.lattice)?;
+        let growth_of_other = other.lattice.growth_to_union(&self.lattice)?;
+        self.grow(&growth)?;
+        let mut grown = None;
+        if !growth_of_other.is_none() {
+            let mut copy = other.clone();
+            copy.grow(&growth_of_other)?;
+            grown = Some(copy);
+        }
+        let other = grown.as_ref().unwrap_or(other);
+        match (&mut self.gram, &other.gram) {
+            (Gram::Exact(a), Gram::Exact(b)) => a.add_scaled(1.0, b),
+            (Gram::LowRank(a), Gram::LowRank(b)) => a.merge(b),
+            _ => {}
+        }
+        self.b.iter_mut().zip(&other.b).for_each(|(a, &b)| *a += b);
+        self.c += other.c;
+        self.log_noise += other.log_noise;
+        self.count += other.count;
+        Ok(())
+    }
+
+    /// Extends the grids, at the same spacing, until they cover the point; returns whether they had to grow.
+    /// Refused if a grid would have more than `limit` points. Exact: the new grid points have no data.
+    pub fn extend_to(&mut self, h: &[f64], limit: usize) -> Result<bool> {
+        length("x", self.lattice.dim(), h.len())?;
+        let growth = self.lattice.growth_to(h, limit, 0)?;
+        self.grow(&growth)?;
+        Ok(!growth.is_none())
+    }
+
+    fn grow(&mut self, growth: &Growth) -> Result<()> {
+        if growth.is_none() {
+            return Ok(());
+        }
+        let (lattice, places) = self.lattice.grown(growth)?;
+        let mut b = vec![0.0; lattice.len()];
+        places.iter().zip(&self.b).for_each(|(&place, &value)| b[place] = value);
+        self.gram = match &self.gram {
+            Gram::Exact(a) => Gram::Exact(a.embedded(&lattice, &places)),
+            Gram::LowRank(root) => Gram::LowRank(root.embedded(lattice.len(), &places)),
+        };
+        self.b = b;
+        self.lattice = lattice;
+        Ok(())
+    }
+
+    /// The statistics of the targets (y − shift)/scale instead of y.
+    ///
+    /// Exact without further sums: interpolation weights add up to one on each grid, so that
+    /// WᵀD⁻¹1 = A e, 1ᵀD⁻¹y = eᵀb and 1ᵀD⁻¹1 = eᵀA e for e = one on the first grid, zero elsewhere.
+    pub fn standardize_targets(&mut self, shift: f64, scale: f64) -> Result<()> {
+        finite("target shift", shift, 0)?;
+        positive("target scale", scale, 0)?;
+        if let Gram::LowRank(_) = self.gram {
+            let reason = "a low-rank root has lost part of the sums that this needs";
+            return Err(Error::Unsupported { operation: "standardizing targets", reason });
+        }
+        let first = self.lattice.grids()[0].len();
+        let mut ones = vec![0.0; self.lattice.len()];
+        ones[..first].fill(1.0);
+        let mut weight = vec![0.0; self.lattice.len()];
+        self.apply(&ones, &mut weight);
+        let sum_y: f64 = self.b[..first].iter().sum();
+        let sum_1: f64 = weight[..first].iter().sum();
+        self.c = (self.c - 2.0 * shift * sum_y + shift * shift * sum_1) / (scale * scale);
+        self.b.iter_mut().zip(&weight).for_each(|(b, &w)| *b = (*b - shift * w) / scale);
+        Ok(())
+    }
+
+    /// y = A x.
+    pub(crate) fn apply(&self, x: &[f64], y: &mut [f64]) {
+        match &self.gram {
+            Gram::Exact(a) => a.apply(x, y, &mut []),
+            Gram::LowRank(root) => root.apply(x, y),
+        }
+    }
+
+    /// BᵀAB and Bᵀb for a prior on the same grids.
+    pub(crate) fn whiten(&self, prior: &Prior) -> Whitened {
+        debug_assert_eq!(prior.lattice(), &self.lattice, "prior and statistics live on the same grids");
+        let gram = match &self.gram {
+            Gram::Exact(a) => prior.congruence(a),
+            Gram::LowRank(root) => prior.congruence_of_root(&root.rows(), root.rank()),
+        };
+        Whitened { gram, rhs: prior.project(&self.b, 1) }
+    }
+
+    /// Refuses a bad row; otherwise leaves its weights in the buffer.
+    fn check(&mut self, h: &[f64], y: f64, noise: f64, row: usize) -> Result<()> {
+        self.lattice.locate(h, row, &mut self.weights.0)?;
+        finite("y", y, row)?;
+        positive("noise", noise, row)
+    }
+
+    /// Adds `sign` times the observation whose weights are in the buffer.
+    #[inline]
+    fn add(&mut self, y: f64, noise: f64, sign: f64) {
+        match &mut self.gram {
+            Gram::Exact(a) => a.add_outer(&self.lattice, &self.weights.0, sign / noise),
+            Gram::LowRank(root) => {
+                let mut column = vec![0.0; self.lattice.len()];
+                self.lattice.scatter(&self.weights.0, noise.sqrt().recip(), &mut column);
+                root.add(&column);
+            }
+        }
+        self.add_moments(y, noise, sign);
+    }
+
+    #[inline]
+    fn add_moments(&mut self, y: f64, noise: f64, sign: f64) {
+        self.lattice.scatter(&self.weights.0, sign * y / noise, &mut self.b);
+        self.c += sign * y * y / noise;
+        if noise != 1.0 {
+            self.log_noise += sign * noise.ln();
+        }
+        self.count += sign;
+    }
+}
