@@ -151,7 +151,8 @@ fn function_samples_have_the_posterior_covariance() {
     let lattice = Lattice::from(unit_grid(&[9, 9]));
     let data = Data::random(50, 2, true, 12);
     let stats = learned(&lattice, &data);
-    let (_, mut posterior) = Evidence::new(&stats, &[Kernel::rbf(&[0.4, 0.5]).unwrap()], SIGMA2, ALL).unwrap();
+    let (_, mut posterior) =
+        Evidence::new(&stats, &[Kernel::rbf(&[0.4, 0.5]).unwrap()], SIGMA2, ALL).unwrap();
     let mut ws = Workspace::default();
     // Also after conditioning, when the factor is no longer triangular.
     for round in 0..2 {
@@ -170,8 +171,9 @@ fn function_samples_have_the_posterior_covariance() {
         close(sum, joint[1], 1e-12, &format!("covariance, round {round}"));
         posterior.condition(&[0.5, 0.5], 1.0, 0.7, &mut ws).unwrap();
     }
-    let draws: Vec<f64> =
-        (0..4000).map(|i| posterior.sample_with(&mut rng(i)).unwrap().value(&[0.05, 0.95]).unwrap()).collect();
+    let draws: Vec<f64> = (0..4000)
+        .map(|i| posterior.sample_with(&mut rng(i)).unwrap().value(&[0.05, 0.95]).unwrap())
+        .collect();
     let want = posterior.predict(&[0.05, 0.95], &mut ws).unwrap();
     let mean = draws.iter().sum::<f64>() / 4000.0;
     let variance = draws.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / 3999.0;

@@ -294,6 +294,28 @@ impl Kernel {
         }
     }
 
+    /// The derivatives of the first Toeplitz column on an axis in each parameter that acts there.
+    pub(crate) fn column_derivatives(
+        &self,
+        term: usize,
+        axis: usize,
+        step: f64,
+        points: usize,
+    ) -> Vec<Vec<f64>> {
+        let count = self.terms[term].axes[axis].iter().map(|f| f.family.parameter_count()).sum();
+        let mut columns = vec![vec![0.0; points]; count];
+        let (mut unit, mut gradient) = (vec![0.0; points], vec![0.0; self.parameters.len()]);
+        for lag in 0..points {
+            unit[lag] = 1.0;
+            gradient.fill(0.0);
+            self.pull_back_column(term, axis, step, &unit[..=lag], &mut gradient);
+            unit[lag] = 0.0;
+            let own = self.terms[term].axes[axis].iter().flat_map(|f| f.range());
+            columns.iter_mut().zip(own).for_each(|(column, i)| column[lag] = gradient[i]);
+        }
+        columns
+    }
+
     /// Chain rule from a term's output scale s_t, a product of parameters, to those parameters.
     pub(crate) fn pull_back_scale(&self, term: usize, by_scale: f64, gradient: &mut [f64]) {
         let scale = self.term_scale(term);

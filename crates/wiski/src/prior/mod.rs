@@ -149,15 +149,7 @@ impl Prior {
         let mut gram = vec![0.0; self.rank * self.rank];
         for (i, left) in self.components.iter().enumerate() {
             for right in &self.components[i..] {
-                let part = match (&a.diagonal()[left.block], left.block == right.block) {
-                    (GridMatrix::Stencil(a), true) => congruence::stencil(&left.root, a, &right.root),
-                    (GridMatrix::Dense(a), true) => congruence::dense(&left.root, a.data(), &right.root),
-                    (_, false) => {
-                        let between = |c: &&Cross| c.first == left.block && c.second == right.block;
-                        let Some(cross) = a.cross().iter().find(between) else { continue };
-                        congruence::dense(&left.root, &cross.data, &right.root)
-                    }
-                };
+                let part = between((left.block, &left.root), a, (right.block, &right.root));
                 for (i, row) in left.range().zip(part.chunks_exact(right.root.rank())) {
                     for (j, &value) in right.range().zip(row) {
                         gram[i * self.rank + j] = value;
@@ -169,23 +161,51 @@ impl Prior {
         gram
     }
 
-    /// (BᵀL)(BᵀL)ᵀ, p×p, for a matrix A = L Lᵀ given by m rows of `columns` numbers.
-    pub(crate) fn congruence_of_root(&self, l: &[f64], columns: usize) -> Vec<f64> {
+    /// Bᵀ A C, p rows, for another root C on one block.
+    pub(crate) fn congruence_with(&self, a: &BlockMatrix, block: usize, other: &Root) -> Vec<f64> {
+        let parts = self.components.iter().map(|left| between((left.block, &left.root), a, (block, other)));
+        parts.flatten().collect()
+    }
+
+    /// (BᵀL)(CᵀL)ᵀ, p rows, for a matrix A = L Lᵀ given by m rows of `columns` numbers and a root C on one
+    /// block, or C = B.
+    pub(crate) fn congruence_of_root(
+        &self,
+        l: &[f64],
+        columns: usize,
+        other: Option<(usize, &Root)>,
+    ) -> Vec<f64> {
         let p = self.rank;
+        let q = other.map_or(p, |(_, root)| root.rank());
+        let mut gram = vec![0.0; p * q];
         if columns == 0 {
-            return vec![0.0; p * p];
+            return gram;
         }
-        let half = self.project(l, columns);
-        let half = MatRef::from_row_major_slice(&half, p, columns);
-        let mut gram = vec![0.0; p * p];
-        matmul(
-            MatMut::from_row_major_slice_mut(&mut gram, p, p),
-            Accum::Replace,
-            half,
-            half.transpose(),
-            1.0,
-            Par::Seq,
-        );
+        let left = self.project(l, columns);
+        let right = other.map(|(block, root)| {
+            let at = self.lattice.offsets()[block] * columns;
+            root.project(&l[at..at + root.points() * columns], columns)
+        });
+        let right = MatRef::from_row_major_slice(right.as_ref().unwrap_or(&left), q, columns);
+        let left = MatRef::from_row_major_slice(&left, p, columns);
+        let out = MatMut::from_row_major_slice_mut(&mut gram, p, q);
+        matmul(out, Accum::Replace, left, right.transpose(), 1.0, Par::Seq);
         gram
+    }
+}
+
+/// B_lᵀ A B_r for two roots, each on one block.
+fn between(left: (usize, &Root), a: &BlockMatrix, right: (usize, &Root)) -> Vec<f64> {
+    if left.0 > right.0 {
+        let (p, q) = (left.1.rank(), right.1.rank());
+        return congruence::transposed(&between(right, a, left), q, p);
+    }
+    match (&a.diagonal()[left.0], left.0 == right.0) {
+        (GridMatrix::Stencil(a), true) => congruence::stencil(left.1, a, right.1),
+        (GridMatrix::Dense(a), true) => congruence::dense(left.1, a.data(), right.1),
+        (_, false) => match a.cross().iter().find(|c| (c.first, c.second) == (left.0, right.0)) {
+            Some(Cross { data, .. }) => congruence::dense(left.1, data, right.1),
+            None => vec![0.0; left.1.rank() * right.1.rank()],
+        },
     }
 }

@@ -114,6 +114,29 @@ impl Root {
         Ok(Self { axes, levels, dropped })
     }
 
+    /// The same root with axis k replaced by other columns (`rows`: g rows of `rank` numbers), and with all
+    /// combinations of indices.
+    pub(crate) fn with_axis(&self, k: usize, rows: &[f64], rank: usize) -> Self {
+        let mut axes = self.axes.clone();
+        let axis = &mut axes[k];
+        axis.rank = rank;
+        axis.stride = padded(rank);
+        axis.rows = vec![0.0; axis.points * axis.stride];
+        for (to, from) in axis.rows.chunks_exact_mut(axis.stride).zip(rows.chunks_exact(rank)) {
+            to[..rank].iter_mut().zip(from).for_each(|(t, f)| *t = axis.scale * f);
+        }
+        let mut levels = Vec::with_capacity(axes.len());
+        let mut next = 1;
+        for axis in axes.iter().rev() {
+            let len = axis.rank * next;
+            let counts = vec![next; axis.rank];
+            levels.push(Level { counts, order: (0..len).collect(), eigenvalues: vec![1.0; len] });
+            next = len;
+        }
+        levels.reverse();
+        Self { axes, levels, dropped: 0.0 }
+    }
+
     /// The number p of columns.
     pub(crate) fn rank(&self) -> usize {
         self.levels[0].len()

@@ -27,7 +27,7 @@ pub use root::LowRankRoot;
 use crate::error::{Error, Result, finite, length, positive};
 use crate::grid::{Growth, Lattice};
 use crate::interp::Weights;
-use crate::prior::Prior;
+use crate::prior::{Prior, Root};
 use crate::structure::{BlockMatrix, Symmetric};
 
 /// How A = WᵀD⁻¹W is kept.
@@ -301,9 +301,19 @@ impl Stats {
         debug_assert_eq!(prior.lattice(), &self.lattice, "prior and statistics live on the same grids");
         let gram = match &self.gram {
             Gram::Exact(a) => prior.congruence(a),
-            Gram::LowRank(root) => prior.congruence_of_root(&root.rows(), root.rank()),
+            Gram::LowRank(root) => prior.congruence_of_root(&root.rows(), root.rank(), None),
         };
         Whitened { gram, rhs: prior.project(&self.b, 1) }
+    }
+
+    /// BᵀAC and Cᵀb for another root C on one block.
+    pub(crate) fn whiten_with(&self, prior: &Prior, block: usize, other: &Root) -> Whitened {
+        let gram = match &self.gram {
+            Gram::Exact(a) => prior.congruence_with(a, block, other),
+            Gram::LowRank(root) => prior.congruence_of_root(&root.rows(), root.rank(), Some((block, other))),
+        };
+        let at = self.lattice.offsets()[block];
+        Whitened { gram, rhs: other.project(&self.b[at..at + other.points()], 1) }
     }
 
     /// Refuses a bad row; otherwise leaves its weights in the buffer.

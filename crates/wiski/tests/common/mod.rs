@@ -34,7 +34,9 @@ pub fn grid_points(lattice: &Lattice) -> Vec<(usize, Vec<f64>)> {
         for axis in grid.axes() {
             points = points
                 .into_iter()
-                .flat_map(|p: Vec<f64>| (0..axis.points()).map(move |i| [p.as_slice(), &[axis.point(i)]].concat()))
+                .flat_map(|p: Vec<f64>| {
+                    (0..axis.points()).map(move |i| [p.as_slice(), &[axis.point(i)]].concat())
+                })
                 .collect();
         }
         all.extend(points.into_iter().map(|p| (j, p)));
@@ -132,7 +134,8 @@ impl Data {
         let h: Vec<f64> = (0..n * dim).map(|_| rng.random::<f64>()).collect();
         let wave = |x: &[f64]| x.iter().enumerate().map(|(k, x)| ((3.0 + k as f64) * x).sin()).sum::<f64>();
         let y = h.chunks_exact(dim).map(|x| wave(x) + 0.2 * (rng.random::<f64>() - 0.5)).collect();
-        let noise = (0..n).map(|_| if heteroscedastic { 0.5 + 1.5 * rng.random::<f64>() } else { 1.0 }).collect();
+        let noise =
+            (0..n).map(|_| if heteroscedastic { 0.5 + 1.5 * rng.random::<f64>() } else { 1.0 }).collect();
         Self { dim, h, y, noise }
     }
 
@@ -168,7 +171,10 @@ pub fn kernels(d: usize) -> Vec<Kernel> {
         Kernel::periodic(others, others).unwrap() * Kernel::matern52(others).unwrap().scaled(1.5),
     ];
     if d > 1 {
-        all.push(Kernel::on_axes(Family::Rbf, d, &[0]).unwrap() + Kernel::on_axes(Family::Matern32, d, &[1]).unwrap());
+        all.push(
+            Kernel::on_axes(Family::Rbf, d, &[0]).unwrap()
+                + Kernel::on_axes(Family::Matern32, d, &[1]).unwrap(),
+        );
     }
     all
 }
@@ -176,5 +182,9 @@ pub fn kernels(d: usize) -> Vec<Kernel> {
 /// |a − b| ≤ tolerance · max(1, |b|).
 #[track_caller]
 pub fn close(a: f64, b: f64, tolerance: f64, what: &str) {
-    assert!((a - b).abs() <= tolerance * b.abs().max(1.0), "{what}: {a} against {b}, off by {:e}", (a - b).abs());
+    assert!(
+        (a - b).abs() <= tolerance * b.abs().max(1.0),
+        "{what}: {a} against {b}, off by {:e}",
+        (a - b).abs()
+    );
 }

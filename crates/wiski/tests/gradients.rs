@@ -1,0 +1,143 @@
+//! Every gradient against differences of the function itself.
+
+mod common;
+
+use common::*;
+use wiski::evidence::Evidence;
+use wiski::grid::Lattice;
+use wiski::kernel::Kernel;
+use wiski::posterior::Workspace;
+use wiski::stats::Stats;
+
+const SIGMA2: f64 = 0.05;
+/// The default cut-off: the gradient neglects what couples to dropped eigenvectors, and the test must see it.
+const CUTOFF: f64 = 1e-12;
+
+fn learned(lattice: &Lattice, data: &Data) -> Stats {
+    let mut stats = Stats::new(lattice.clone());
+    stats.observe_batch(&data.h, &data.y, Some(&data.noise)).unwrap();
+    stats
+}
+
+/// A four-point central difference: O(h⁴) truncation, eps/h rounding.
+fn difference(mut f: impl FnMut(f64) -> f64, x: f64, h: f64) -> f64 {
+    (8.0 * (f(x + h) - f(x - h)) - (f(x + 2.0 * h) - f(x - 2.0 * h))) / (12.0 * h)
+}
+
+fn compare(lattice: &Lattice, kernels: &[Kernel], data: &Data, what: &str) {
+    let stats = learned(lattice, data);
+    let (evidence, _) = Evidence::new(&stats, kernels, SIGMA2, CUTOFF).unwrap();
+    // The differences are of the evidence without cut-off: its jumps, where an eigenvalue falls below the
+    // cut-off, are not part of the gradient.
+    let at = |kernels: &[Kernel], noise: f64| Evidence::new(&stats, kernels, noise, 1e-16).unwrap().0.value;
+    let numeric = difference(|noise| at(kernels, noise), SIGMA2, 1e-3 * SIGMA2);
+    close(evidence.by_noise, numeric, 1e-6, &format!("{what}: noise"));
+    for j in 0..kernels.len() {
+        let parameters = kernels[j].parameters();
+        for (i, name) in kernels[j].parameter_names().iter().enumerate() {
+            let moved = |value: f64| {
+                let mut kernels = kernels.to_vec();
+                let mut p = parameters.clone();
+                p[i] = value;
+                kernels[j].set_parameters(&p).unwrap();
+                at(&kernels, SIGMA2)
+            };
+            let numeric = difference(moved, parameters[i], 2e-4 * parameters[i]);
+            close(evidence.by_kernel[j][i], numeric, 1e-6, &format!("{what}: {name}"));
+        }
+    }
+}
+
+#[test]
+fn evidence_in_every_hyperparameter_of_every_kernel() {
+    let shapes: [&[usize]; 4] = [&[18], &[10, 9], &[7, 8, 8], &[5, 4, 6, 5]];
+    for (d, shape) in (1..).zip(shapes) {
+        let lattice = Lattice::from(unit_grid(shape));
+        for (i, kernel) in kernels(d).into_iter().enumerate() {
+            let data = Data::random(80, d, i % 2 == 0, i as u64);
+            compare(&lattice, &[kernel.clone()], &data, &format!("{kernel}, d = {d}"));
+        }
+    }
+}
+
+#[test]
+fn evidence_with_several_grids() {
+    let lattice = Lattice::new(vec![unit_grid(&[8, 9]), unit_grid(&[12])]).unwrap();
+    let kernels = [
+        Kernel::rbf(&[0.4, 0.5]).unwrap(),
+        Kernel::matern32(&[0.3]).unwrap() + Kernel::periodic(&[1.0], &[0.5]).unwrap().scaled(0.4),
+    ];
+    compare(&lattice, &kernels, &Data::random(90, 3, true, 3), "two blocks");
+}
+
+/// The gradient in each interpolation weight of a data point, against the dense process whose W is changed.
+#[test]
+fn evidence_in_the_interpolation_weights() {
+    let lattice = Lattice::new(vec![unit_grid(&[7, 6]), unit_grid(&[8])]).unwrap();
+    let kernels = [Kernel::rbf(&[0.4, 0.5]).unwrap(), Kernel::matern52(&[0.3]).unwrap()];
+    let data = Data::random(40, 3, true, 5);
+    let (_, posterior) = Evidence::new(&learned(&lattice, &data), &kernels, SIGMA2, CUTOFF).unwrap();
+    let mut dense = DenseGp::new(&lattice, &kernels, SIGMA2, &data);
+    let mut ws = Workspace::default();
+    for (row, (h, y, d)) in data.triples().enumerate().take(3) {
+        let gradient = posterior.weight_gradient(h, y, d, &mut ws).unwrap();
+        for i in 0..lattice.len() {
+            let w = dense.w[(row, i)];
+            let moved = |value: f64| {
+                dense.w[(row, i)] = value;
+                dense.evidence()
+            };
+            let numeric = difference(moved, w, 1e-4);
+            dense.w[(row, i)] = w;
+            close(gradient[i], numeric, 1e-6, &format!("row {row}, weight {i}"));
+        }
+    }
+}
+
+/// Moving a data point, and moving a new point: chained with the derivative of the weights.
+#[test]
+fn evidence_and_predictive_density_in_the_coordinates() {
+    let lattice = Lattice::new(vec![unit_grid(&[9, 8]), unit_grid(&[10])]).unwrap();
+    let kernels = [Kernel::rbf(&[0.4, 0.5]).unwrap(), Kernel::matern32(&[0.3]).unwrap()];
+    let data = Data::random(60, 3, false, 6);
+    let (_, posterior) = Evidence::new(&learned(&lattice, &data), &kernels, SIGMA2, CUTOFF).unwrap();
+    let mut ws = Workspace::default();
+    for row in 0..4 {
+        let h: Vec<f64> = data.rows().nth(row).unwrap().to_vec();
+        let at_point = posterior.predict_gradient(&h, &mut ws).unwrap();
+        let (of_evidence, of_density) = (at_point.of_evidence(data.y[row]), at_point.of_log_density(0.3));
+        for k in 0..3 {
+            let mut moved = data.clone();
+            let evidence = |x: f64| {
+                moved.h[row * 3 + k] = x;
+                Evidence::new(&learned(&lattice, &moved), &kernels, SIGMA2, 1e-16).unwrap().0.value
+            };
+            // Small enough to stay inside the cell: across a grid point third derivatives jump.
+            close(of_evidence[k], difference(evidence, h[k], 1e-5), 1e-6, &format!("row {row}, axis {k}"));
+            let mut point = h.clone();
+            let density = |x: f64| {
+                point[k] = x;
+                posterior.predict(&point, &mut ws).unwrap().log_density(0.3)
+            };
+            close(of_density[k], difference(density, h[k], 1e-5), 1e-7, &format!("density, axis {k}"));
+        }
+    }
+}
+
+/// How much the cut-off itself costs: the gradient at the default cut-off equals the one without to 1e-6.
+#[test]
+fn the_default_cut_off_does_not_move_the_gradient() {
+    let lattice = Lattice::from(unit_grid(&[16, 16]));
+    let data = Data::random(3000, 2, false, 7);
+    let stats = learned(&lattice, &data);
+    for kernel in [Kernel::rbf(&[0.3, 0.4]).unwrap(), Kernel::rbf(&[1.0, 0.9]).unwrap()] {
+        let full = Evidence::new(&stats, &[kernel.clone()], SIGMA2, 1e-16).unwrap();
+        let cut = Evidence::new(&stats, &[kernel], SIGMA2, CUTOFF).unwrap();
+        assert!(cut.1.rank() < full.1.rank());
+        close(cut.0.value, full.0.value, 1e-9, "value");
+        close(cut.0.by_noise, full.0.by_noise, 1e-9, "noise");
+        for (a, b) in cut.0.by_kernel[0].iter().zip(&full.0.by_kernel[0]) {
+            close(*a, *b, 1e-6, "kernel");
+        }
+    }
+}
