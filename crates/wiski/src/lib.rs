@@ -1,12 +1,64 @@
-//! wiski
+//! Online Gaussian processes in constant time and memory.
+//!
+//! wiski learns from a stream, one observation at a time, with calibrated uncertainty, and its cost per
+//! observation does not depend on how many it has seen. It implements *Kernel Interpolation for Scalable
+//! Online Gaussian Processes* (Stanton, Maddox, Delbridge, Wilson; AISTATS 2021) and goes past it: the
+//! sufficient statistics are kept exactly, so models can be merged, points un-learned and grids extended
+//! without loss.
+//!
+//! ```
+//! use wiski::{Kernel, OnlineGp, Wiski, grid::Grid};
+//!
+//! let grid = Grid::covering(&[(-1.0, 1.0), (-1.0, 1.0)], &[16, 16])?;
+//! let mut model = Wiski::builder().grid(grid).kernel(Kernel::rbf(&[0.5, 0.7])?).noise(0.05).build()?;
+//! model.observe(&[0.1, -0.3], 1.5)?;
+//! let p = model.predict(&[0.1, -0.2])?;
+//! assert!(p.mean > 1.0 && p.std() < 0.5);
+//! # Ok::<(), wiski::Error>(())
+//! ```
+//!
+//! # The pipeline
+//!
+//! Data flows through the modules in the order in which they stand here; a module uses only those above it.
+//!
+//! 1. [`kernel`]: stationary kernels, their sums and products, their gradients.
+//! 2. [`grid`], [`interp`]: regular grids and cubic interpolation weights, x → w.
+//! 3. [`structure`]: Toeplitz, Kronecker, stencil and block matrices.
+//! 4. [`prior`]: the root B of the prior covariance on the grid, with adaptive rank p.
+//! 5. [`stats`]: sufficient statistics, the only thing that data touches.
+//! 6. [`posterior`]: mean and covariance from statistics; constant-time conditioning; predictions.
+//! 7. [`evidence`]: the log marginal likelihood and its gradient in every hyperparameter.
+//! 8. [`model`]: the interface of online Gaussian processes and [`Wiski`].
+//!
+//! # Symbols
+//!
+//! n observations, m grid points, p rank of the prior root, d axes of a grid, g points on an axis;
+//! W interpolation weights, K = B Bᵀ prior covariance on the grid, σ² noise variance, d_i relative noise of
+//! observation i.
+
 mod error;
-pub mod evidence;
+mod simd;
+
+pub mod kernel;
+
 pub mod grid;
 pub mod interp;
-pub mod kernel;
-pub mod posterior;
-pub mod prior;
-mod simd;
-pub mod stats;
+
 pub mod structure;
+
+pub mod prior;
+
+pub mod stats;
+
+pub mod posterior;
+
+pub mod evidence;
+
+pub mod model;
+
 pub use error::{Error, Result};
+pub use evidence::Evidence;
+pub use kernel::Kernel;
+pub use model::{OffGrid, OnlineGp, Outcome, Wiski, WiskiBuilder};
+pub use posterior::{Posterior, Prediction, Predictor};
+pub use stats::Stats;

@@ -105,6 +105,11 @@ fn evidence_and_predictive_density_in_the_coordinates() {
     for row in 0..4 {
         let h: Vec<f64> = data.rows().nth(row).unwrap().to_vec();
         let at_point = posterior.predict_gradient(&h, &mut ws).unwrap();
+        let fast = posterior.predictor().predict_gradient(&h).unwrap();
+        for k in 0..3 {
+            close(fast.mean[k], at_point.mean[k], 1e-11, "mean from the grid");
+            close(fast.variance[k], at_point.variance[k], 1e-11, "variance from the grid");
+        }
         let (of_evidence, of_density) = (at_point.of_evidence(data.y[row]), at_point.of_log_density(0.3));
         for k in 0..3 {
             let mut moved = data.clone();

@@ -4,7 +4,7 @@
 //! M' = B F Fᵀ Bᵀ, of which only entries within reach of one set of weights are ever read: the same stencil
 //! as A. For m = 256 and d = 2 that is 57 kB instead of 512.
 
-use super::{Posterior, Prediction};
+use super::{Posterior, Prediction, PredictionGradient};
 use crate::error::{Result, length};
 use crate::grid::Lattice;
 use crate::interp::Weights;
@@ -64,6 +64,27 @@ impl Predictor {
             variance[row] = prediction.variance;
         }
         Ok(())
+    }
+
+    /// Mean and variance with their gradients in the point's coordinates.
+    pub fn predict_gradient(&self, h: &[f64]) -> Result<PredictionGradient> {
+        self.at(h, |weights| {
+            let (mut mean, mut variance) = (Vec::with_capacity(h.len()), Vec::with_capacity(h.len()));
+            let mut rest = h;
+            for (block, (grid, &at)) in self.lattice.grids().iter().zip(self.lattice.offsets()).enumerate() {
+                let (own, others) = rest.split_at(grid.dim());
+                rest = others;
+                let Some((w, slopes)) = Weights::locate_with_slopes(grid, own) else {
+                    return Err(self.lattice.outside(h, 0));
+                };
+                for k in 0..grid.dim() {
+                    let dw = w.derivative(&slopes, k);
+                    mean.push(dw.gather(grid, &self.mean[at..at + grid.len()]));
+                    variance.push(2.0 * self.covariance.bilinear(&self.lattice, block, &dw, weights));
+                }
+            }
+            Ok(PredictionGradient { prediction: self.predict_located(weights), mean, variance })
+        })?
     }
 
     #[inline]

@@ -1,0 +1,132 @@
+//! The configuration of a [`Wiski`] model, checked once.
+
+use crate::error::{Error, Result, length, positive};
+use crate::grid::{Grid, Lattice};
+use crate::kernel::{Family, Kernel};
+use crate::model::Wiski;
+use crate::stats::Stats;
+
+/// What to do with a point that the grid does not cover.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OffGrid {
+    /// Refuse it with an error that names the axis and its range.
+    #[default]
+    Error,
+    /// Extend the grid, at the same spacing, until it covers the point. Exact, but the model grows.
+    Extend,
+    /// Predict with the prior; learn nothing from it (and say so).
+    Prior,
+}
+
+/// Collects the settings of a [`Wiski`] model; [`WiskiBuilder::build`] checks them.
+#[derive(Debug, Clone)]
+pub struct WiskiBuilder {
+    grids: Vec<Grid>,
+    kernels: Vec<Kernel>,
+    pub(super) noise: f64,
+    pub(super) off_grid: OffGrid,
+    pub(super) rank_tolerance: f64,
+    pub(super) max_grid_points: usize,
+    pub(super) drift_tolerance: f64,
+    root_rank: Option<usize>,
+}
+
+impl Default for WiskiBuilder {
+    fn default() -> Self {
+        Self {
+            grids: Vec::new(),
+            kernels: Vec::new(),
+            noise: 0.1,
+            off_grid: OffGrid::Error,
+            rank_tolerance: 1e-12,
+            max_grid_points: 1 << 14,
+            drift_tolerance: 1e-9,
+            root_rank: None,
+        }
+    }
+}
+
+impl WiskiBuilder {
+    /// Adds a grid. Several grids make an additive model f(x) = Σ_j f_j, each reading its own columns of
+    /// the input in turn.
+    #[must_use]
+    pub fn grid(mut self, grid: Grid) -> Self {
+        self.grids.push(grid);
+        self
+    }
+
+    /// Adds a kernel, one for each grid in the same order. Without any, every grid gets an RBF kernel with
+    /// default length-scales.
+    #[must_use]
+    pub fn kernel(mut self, kernel: Kernel) -> Self {
+        self.kernels.push(kernel);
+        self
+    }
+
+    /// The noise variance σ² (default 0.1).
+    #[must_use]
+    pub fn noise(mut self, variance: f64) -> Self {
+        self.noise = variance;
+        self
+    }
+
+    /// What to do with points off the grid (default: refuse them).
+    #[must_use]
+    pub fn off_grid(mut self, policy: OffGrid) -> Self {
+        self.off_grid = policy;
+        self
+    }
+
+    /// Prior eigenvalues below this share of the largest are dropped (default 1e-12).
+    #[must_use]
+    pub fn rank_tolerance(mut self, tolerance: f64) -> Self {
+        self.rank_tolerance = tolerance;
+        self
+    }
+
+    /// The largest number of points to which a grid may grow (default 16,384).
+    #[must_use]
+    pub fn max_grid_points(mut self, points: usize) -> Self {
+        self.max_grid_points = points;
+        self
+    }
+
+    /// The relative error of recursive conditioning at which the posterior is factorized anew (default 1e-9).
+    #[must_use]
+    pub fn drift_tolerance(mut self, tolerance: f64) -> Self {
+        self.drift_tolerance = tolerance;
+        self
+    }
+
+    /// Keep WᵀD⁻¹W as the paper does, as a root of limited rank, instead of exactly.
+    #[must_use]
+    pub fn low_rank_root(mut self, rank: usize) -> Self {
+        self.root_rank = Some(rank);
+        self
+    }
+
+    /// Checks the settings and builds the model.
+    pub fn build(mut self) -> Result<Wiski> {
+        if self.kernels.is_empty() {
+            self.kernels =
+                self.grids.iter().map(|g| Kernel::new(Family::Rbf, g.dim())).collect::<Result<_>>()?;
+        }
+        length("kernels", self.grids.len(), self.kernels.len())?;
+        positive("noise", self.noise, 0)?;
+        positive("drift tolerance", self.drift_tolerance, 0)?;
+        for grid in &self.grids {
+            if grid.len() > self.max_grid_points {
+                let reason =
+                    format!("{} points are more than the limit of {}", grid.len(), self.max_grid_points);
+                return Err(Error::Config { field: "grid".into(), reason });
+            }
+        }
+        let lattice = Lattice::new(std::mem::take(&mut self.grids))?;
+        let stats = match self.root_rank {
+            None => Stats::new(lattice),
+            Some(rank) => Stats::low_rank(lattice, rank)?,
+        };
+        let kernels = std::mem::take(&mut self.kernels);
+        Wiski::assemble(self, kernels, stats)
+    }
+}

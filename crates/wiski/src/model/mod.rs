@@ -1,0 +1,76 @@
+//! Models: the interface that every online Gaussian process shares, and [`Wiski`], the one on a grid.
+
+mod builder;
+mod wiski;
+
+use crate::error::{Result, length};
+use crate::posterior::Prediction;
+
+pub use builder::{OffGrid, WiskiBuilder};
+pub use wiski::Wiski;
+
+/// What became of an observation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was learned.
+    Learned,
+    /// It lies off the grid of a model that answers there with the prior; nothing was learned.
+    OffGrid,
+}
+
+/// A Gaussian process that learns one observation at a time.
+///
+/// Predictions take `&mut self` because an implementation may use buffers or extend itself; to predict from
+/// several threads, share what the implementation offers for that (for example [`Wiski::predictor`]).
+pub trait OnlineGp {
+    /// The number of input columns.
+    fn input_dim(&self) -> usize;
+
+    /// The number of observations learned, or the sum of their weights where old ones fade.
+    fn count(&self) -> f64;
+
+    /// What the model says about the point `x` now.
+    fn predict(&mut self, x: &[f64]) -> Result<Prediction>;
+
+    /// Learns an observation whose noise variance is `noise` times the model's σ².
+    fn observe_noisy(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Outcome>;
+
+    /// The log marginal likelihood of everything learned.
+    fn log_evidence(&mut self) -> Result<f64>;
+
+    /// Learns an observation.
+    fn observe(&mut self, x: &[f64], y: f64) -> Result<Outcome> {
+        self.observe_noisy(x, y, 1.0)
+    }
+
+    /// Predicts, then learns: one step of a prequential evaluation. Returns the prediction made before
+    /// `y` was seen.
+    fn step(&mut self, x: &[f64], y: f64) -> Result<Prediction> {
+        let prediction = self.predict(x)?;
+        self.observe(x, y)?;
+        Ok(prediction)
+    }
+
+    /// Learns many observations, given row after row; returns how many were learned.
+    fn observe_batch(&mut self, x: &[f64], y: &[f64], noise: Option<&[f64]>) -> Result<usize> {
+        length("x", y.len() * self.input_dim(), x.len())?;
+        let mut learned = 0;
+        for (row, (point, &y)) in x.chunks_exact(self.input_dim()).zip(y).enumerate() {
+            let outcome = self.observe_noisy(point, y, noise.map_or(1.0, |d| d[row]))?;
+            learned += usize::from(outcome == Outcome::Learned);
+        }
+        Ok(learned)
+    }
+
+    /// Means and latent variances of many points, given row after row.
+    fn predict_batch(&mut self, x: &[f64], mean: &mut [f64], variance: &mut [f64]) -> Result<()> {
+        length("x", mean.len() * self.input_dim(), x.len())?;
+        length("variance", mean.len(), variance.len())?;
+        for (row, point) in x.chunks_exact(self.input_dim()).enumerate() {
+            let prediction = self.predict(point)?;
+            mean[row] = prediction.mean;
+            variance[row] = prediction.variance;
+        }
+        Ok(())
+    }
+}

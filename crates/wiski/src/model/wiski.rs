@@ -1,0 +1,353 @@
+//! The online Gaussian process on a grid: statistics that data touches, a posterior computed from them.
+
+use std::sync::Arc;
+
+use super::{OffGrid, OnlineGp, Outcome, WiskiBuilder};
+use crate::error::{Error, Result, finite, length, positive};
+use crate::evidence::{self, Evidence};
+use crate::kernel::Kernel;
+use crate::posterior::{FunctionSample, Posterior, Prediction, PredictionGradient, Predictor, Workspace};
+use crate::prior::Prior;
+use crate::stats::Stats;
+
+/// Recursive conditioning is compared with the statistics after this many updates. The check costs about as
+/// much as five updates.
+const CHECK_EVERY: usize = 1024;
+
+/// An exact online Gaussian process on a grid, in constant time and memory per observation.
+///
+/// ```
+/// use wiski::{Kernel, OnlineGp, Wiski, grid::Grid};
+///
+/// let mut model = Wiski::builder()
+///     .grid(Grid::covering(&[(0.0, 10.0)], &[40])?)
+///     .kernel(Kernel::rbf(&[1.0])?)
+///     .noise(0.01)
+///     .build()?;
+/// for i in 0..1000 {
+///     let x = (i as f64 * 0.618).rem_euclid(10.0);
+///     model.observe(&[x], x.sin())?;
+/// }
+/// let p = model.predict(&[3.0])?;
+/// assert!((p.mean - 3f64.sin()).abs() < 0.01);
+/// # Ok::<(), wiski::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Wiski {
+    settings: WiskiBuilder,
+    kernels: Vec<Kernel>,
+    stats: Stats,
+    posterior: Posterior,
+    workspace: Workspace,
+    updates_since_check: usize,
+    refactorizations: usize,
+}
+
+impl Wiski {
+    /// Starts a configuration.
+    pub fn builder() -> WiskiBuilder {
+        WiskiBuilder::default()
+    }
+
+    pub(super) fn assemble(settings: WiskiBuilder, kernels: Vec<Kernel>, stats: Stats) -> Result<Self> {
+        let prior = Arc::new(Prior::new(stats.lattice(), &kernels, settings.rank_tolerance)?);
+        let posterior = Posterior::new(prior, &stats, settings.noise)?;
+        let workspace = Workspace::default();
+        Ok(Self {
+            settings,
+            kernels,
+            stats,
+            posterior,
+            workspace,
+            updates_since_check: 0,
+            refactorizations: 0,
+        })
+    }
+
+    /// The sufficient statistics.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The posterior at the present hyperparameters.
+    pub fn posterior(&self) -> &Posterior {
+        &self.posterior
+    }
+
+    /// The kernels, one for each grid.
+    pub fn kernels(&self) -> &[Kernel] {
+        &self.kernels
+    }
+
+    /// The noise variance σ².
+    pub fn noise(&self) -> f64 {
+        self.settings.noise
+    }
+
+    /// The rank p of the posterior.
+    pub fn rank(&self) -> usize {
+        self.posterior.rank()
+    }
+
+    /// How often drift of the recursive updates caused a new factorization.
+    pub fn refactorizations(&self) -> usize {
+        self.refactorizations
+    }
+
+    /// An immutable image of the posterior for fast predictions from any thread.
+    pub fn predictor(&self) -> Predictor {
+        self.posterior.predictor()
+    }
+
+    /// Replaces kernels and noise variance. The data need not be seen again: O(p³), independent of n.
+    pub fn set_hyperparameters(&mut self, kernels: &[Kernel], noise: f64) -> Result<()> {
+        positive("noise", noise, 0)?;
+        let prior = Arc::new(Prior::new(self.stats.lattice(), kernels, self.settings.rank_tolerance)?);
+        self.posterior = Posterior::new(prior, &self.stats, noise)?;
+        self.kernels = kernels.to_vec();
+        self.settings.noise = noise;
+        self.updates_since_check = 0;
+        Ok(())
+    }
+
+    /// The log evidence and its gradient in every hyperparameter, at the present ones.
+    pub fn evidence(&self) -> Result<Evidence> {
+        let whitened = self.stats.whiten(self.posterior.prior());
+        let posterior = Posterior::from_whitened(self.posterior.prior().clone(), &whitened, self.noise())?;
+        Ok(Evidence::of_posterior(&self.stats, &self.kernels, &whitened, &posterior))
+    }
+
+    /// Mean and variance with their gradients in x.
+    pub fn predict_gradient(&mut self, x: &[f64]) -> Result<PredictionGradient> {
+        self.posterior.predict_gradient(x, &mut self.workspace)
+    }
+
+    /// The joint latent mean (q) and covariance (q×q) of q points given row after row.
+    pub fn joint(&mut self, x: &[f64]) -> Result<(Vec<f64>, Vec<f64>)> {
+        self.posterior.joint(x, &mut self.workspace)
+    }
+
+    /// A whole function drawn exactly from the posterior.
+    pub fn sample(&self, rng: &mut impl rand::Rng) -> Result<FunctionSample> {
+        self.posterior.sample_with(rng)
+    }
+
+    /// The posterior as it would be after hypothetical observations; the model itself does not change.
+    pub fn fantasize(&mut self, x: &[f64], y: &[f64]) -> Result<Posterior> {
+        self.posterior.fantasize(x, y, &mut self.workspace)
+    }
+
+    /// Un-learns an observation exactly (up to rounding); `noise` as when it was learned, 1 for plain data.
+    pub fn forget(&mut self, x: &[f64], y: f64, noise: f64) -> Result<()> {
+        self.posterior.uncondition(x, y, noise, &mut self.workspace)?;
+        if let Err(error) = self.stats.forget(x, y, noise) {
+            self.refactorize()?;
+            return Err(error);
+        }
+        self.after_update()
+    }
+
+    /// Exponential forgetting: every observation so far counts `factor` times as much.
+    pub fn decay(&mut self, factor: f64) -> Result<()> {
+        self.stats.decay(factor)?;
+        self.refactorize()
+    }
+
+    /// Learns everything another model has learned, exactly; hyperparameters stay this model's. Grids must
+    /// agree in spacing and alignment and are extended to their union.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        let mut stats = self.stats.clone();
+        stats.merge(&other.stats)?;
+        self.replace_stats(stats)
+    }
+
+    /// Computes the posterior anew from the statistics.
+    pub fn refactorize(&mut self) -> Result<()> {
+        self.posterior = Posterior::new(self.posterior.prior().clone(), &self.stats, self.noise())?;
+        self.updates_since_check = 0;
+        Ok(())
+    }
+
+    /// Takes new statistics, on possibly larger grids.
+    fn replace_stats(&mut self, stats: Stats) -> Result<()> {
+        let prior = if stats.lattice() == self.stats.lattice() {
+            self.posterior.prior().clone()
+        } else {
+            Arc::new(Prior::new(stats.lattice(), &self.kernels, self.settings.rank_tolerance)?)
+        };
+        self.posterior = Posterior::new(prior, &stats, self.noise())?;
+        self.stats = stats;
+        self.updates_since_check = 0;
+        Ok(())
+    }
+
+    /// The prior's answer, for points off the grid.
+    fn prior_prediction(&self) -> Prediction {
+        let variance = self.kernels.iter().map(Kernel::variance).sum();
+        Prediction { mean: 0.0, variance, noise: self.noise() }
+    }
+
+    /// Extends the grids to cover the box between two corners.
+    fn extend(&mut self, corners: [&[f64]; 2]) -> Result<()> {
+        let mut stats = self.stats.clone();
+        for corner in corners {
+            stats.extend_to(corner, self.settings.max_grid_points)?;
+        }
+        self.replace_stats(stats)
+    }
+
+    /// Runs an operation on a point; off the grid, does what the policy says and tries again. `Ok(None)`
+    /// means that the prior shall answer.
+    fn on_grid<T>(&mut self, x: &[f64], mut f: impl FnMut(&mut Self) -> Result<T>) -> Result<Option<T>> {
+        match (f(self), self.settings.off_grid) {
+            (Err(Error::OutsideGrid { .. }), OffGrid::Prior) => Ok(None),
+            (Err(Error::OutsideGrid { .. }), OffGrid::Extend) => {
+                self.extend([x, x])?;
+                f(self).map(Some)
+            }
+            (result, _) => result.map(Some),
+        }
+    }
+
+    /// Conditions posterior and statistics on a point on the grid.
+    fn learn(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Prediction> {
+        let prediction = self.posterior.condition(x, y, noise, &mut self.workspace)?;
+        self.stats.observe(x, y, noise)?;
+        self.after_update()?;
+        Ok(prediction)
+    }
+
+    fn after_update(&mut self) -> Result<()> {
+        self.updates_since_check += 1;
+        if self.updates_since_check < CHECK_EVERY {
+            return Ok(());
+        }
+        self.updates_since_check = 0;
+        let drift = self.posterior.drift(&self.stats, &mut self.workspace);
+        if drift.mean.max(drift.variance) > self.settings.drift_tolerance {
+            self.refactorizations += 1;
+            self.refactorize()?;
+        }
+        Ok(())
+    }
+
+    /// From how many rows on a batch is cheaper through one factorization than row by row: p³ against 3p² a
+    /// row, with room for the contraction.
+    fn batch_threshold(&self) -> usize {
+        self.rank().max(32)
+    }
+
+    /// Refuses a batch with a bad row; returns the lower and upper corners of all points.
+    fn check_batch(&self, x: &[f64], y: &[f64], noise: Option<&[f64]>) -> Result<[Vec<f64>; 2]> {
+        let d = self.input_dim();
+        length("x", y.len() * d, x.len())?;
+        if let Some(noise) = noise {
+            length("noise", y.len(), noise.len())?;
+            noise.iter().enumerate().try_for_each(|(row, &d)| positive("noise", d, row))?;
+        }
+        let mut corners = [vec![f64::INFINITY; d], vec![f64::NEG_INFINITY; d]];
+        for (row, (point, &y)) in x.chunks_exact(d).zip(y).enumerate() {
+            finite("y", y, row)?;
+            for (k, &value) in point.iter().enumerate() {
+                finite(format!("x[{k}]"), value, row)?;
+                corners[0][k] = corners[0][k].min(value);
+                corners[1][k] = corners[1][k].max(value);
+            }
+        }
+        Ok(corners)
+    }
+}
+
+impl OnlineGp for Wiski {
+    fn input_dim(&self) -> usize {
+        self.stats.lattice().dim()
+    }
+
+    fn count(&self) -> f64 {
+        self.stats.count()
+    }
+
+    fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
+        let answer = self.on_grid(x, |model| model.posterior.predict(x, &mut model.workspace))?;
+        Ok(answer.unwrap_or_else(|| self.prior_prediction()))
+    }
+
+    fn observe_noisy(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Outcome> {
+        let learned = self.on_grid(x, |model| model.learn(x, y, noise))?;
+        Ok(if learned.is_some() { Outcome::Learned } else { Outcome::OffGrid })
+    }
+
+    fn log_evidence(&mut self) -> Result<f64> {
+        let whitened = self.stats.whiten(self.posterior.prior());
+        let posterior = Posterior::from_whitened(self.posterior.prior().clone(), &whitened, self.noise())?;
+        Ok(evidence::value(&self.stats, &whitened, &posterior))
+    }
+
+    /// One sweep for both: the prediction falls out of the update.
+    fn step(&mut self, x: &[f64], y: f64) -> Result<Prediction> {
+        let learned = self.on_grid(x, |model| model.learn(x, y, 1.0))?;
+        Ok(learned.unwrap_or_else(|| self.prior_prediction()))
+    }
+
+    /// All or nothing: if any row is refused, none is learned. Large batches go through the statistics and
+    /// one new factorization.
+    fn observe_batch(&mut self, x: &[f64], y: &[f64], noise: Option<&[f64]>) -> Result<usize> {
+        let corners = self.check_batch(x, y, noise)?;
+        if y.is_empty() {
+            return Ok(0);
+        }
+        let d = self.input_dim();
+        let mut stats = self.stats.clone();
+        let mut learned = 0;
+        if self.settings.off_grid == OffGrid::Extend {
+            for corner in &corners {
+                stats.extend_to(corner, self.settings.max_grid_points)?;
+            }
+        }
+        if self.settings.off_grid == OffGrid::Prior {
+            for (row, (point, &y)) in x.chunks_exact(d).zip(y).enumerate() {
+                match stats.observe(point, y, noise.map_or(1.0, |d| d[row])) {
+                    Ok(()) => learned += 1,
+                    Err(Error::OutsideGrid { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        } else {
+            stats.observe_batch(x, y, noise)?;
+            learned = y.len();
+        }
+        if y.len() >= self.batch_threshold() || stats.lattice() != self.stats.lattice() {
+            self.replace_stats(stats)?;
+        } else {
+            for (row, (point, &y)) in x.chunks_exact(d).zip(y).enumerate() {
+                self.observe_noisy(point, y, noise.map_or(1.0, |d| d[row]))?;
+            }
+        }
+        Ok(learned)
+    }
+
+    /// Many points are answered by a [`Predictor`], built when that is cheaper than p² a point.
+    fn predict_batch(&mut self, x: &[f64], mean: &mut [f64], variance: &mut [f64]) -> Result<()> {
+        let d = self.input_dim();
+        length("x", mean.len() * d, x.len())?;
+        length("variance", mean.len(), variance.len())?;
+        if self.settings.off_grid != OffGrid::Error || mean.len() < self.stats.lattice().len() / 4 {
+            for (row, point) in x.chunks_exact(d).enumerate() {
+                let p = self.predict(point).map_err(|e| in_row(e, row))?;
+                mean[row] = p.mean;
+                variance[row] = p.variance;
+            }
+            return Ok(());
+        }
+        self.predictor().predict_batch(x, mean, variance)
+    }
+}
+
+/// An error of a single point, with the row of its batch.
+fn in_row(error: Error, row: usize) -> Error {
+    match error {
+        Error::NotFinite { field, value, .. } => Error::NotFinite { field, value, row },
+        Error::OutsideGrid { axis, value, lo, hi, .. } => Error::OutsideGrid { axis, value, lo, hi, row },
+        other => other,
+    }
+}
