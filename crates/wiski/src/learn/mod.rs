@@ -1,0 +1,8 @@
+//! Learning: the optimisers that fit hyperparameters and maximise acquisition functions, and the small scalar
+//! maps and priors that such problems need.
+
+pub mod prior;
+pub mod transform;
+
+pub use prior::Prior;
+pub use transform::Transform;
