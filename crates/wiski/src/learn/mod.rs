@@ -1,8 +1,10 @@
 //! Learning: the optimisers that fit hyperparameters and maximise acquisition functions, and the small scalar
 //! maps and priors that such problems need.
 
+pub mod adam;
 pub mod prior;
 pub mod transform;
 
+pub use adam::{Adam, Annealing};
 pub use prior::Prior;
 pub use transform::Transform;
