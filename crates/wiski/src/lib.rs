@@ -28,7 +28,8 @@
 //! 5. [`stats`]: sufficient statistics, the only thing that data touches.
 //! 6. [`posterior`]: mean and covariance from statistics; constant-time conditioning; predictions.
 //! 7. [`evidence`]: the log marginal likelihood and its gradient in every hyperparameter.
-//! 8. [`model`]: the interface of online Gaussian processes and [`Wiski`].
+//! 8. [`learn`]: optimisers, transforms and priors for hyperparameters.
+//! 9. [`model`]: the interface of online Gaussian processes and [`Wiski`].
 //!
 //! # Symbols
 //!
@@ -53,6 +54,8 @@ pub mod stats;
 pub mod posterior;
 
 pub mod evidence;
+
+pub mod learn;
 
 pub mod model;
 

@@ -1,0 +1,38 @@
+//! Learning: the optimisers that fit hyperparameters and maximise acquisition functions, and the small scalar
+//! maps and priors that such problems need.
+//!
+//! | need | use |
+//! | --- | --- |
+//! | few unknowns, exact gradients, a box or none | [`LbfgsB`] |
+//! | one cheap step per observation, or noisy gradients | [`Adam`] |
+//! | a positive parameter for an optimiser without bounds | [`Transform`] |
+//! | a penalty that keeps a parameter sensible | [`Prior`] |
+//!
+//! Everything here *minimises*: hand over minus the evidence, minus the acquisition value.
+//!
+//! ```
+//! use wiski::learn::{Bounds, FnObjective, LbfgsB};
+//!
+//! // (x − 3)² on [0, 2]: the answer is the bound.
+//! let mut f = FnObjective::new(1, |x, g| {
+//!     g[0] = 2.0 * (x[0] - 3.0);
+//!     Ok((x[0] - 3.0).powi(2))
+//! });
+//! let found = LbfgsB::default().minimize(&mut f, &[0.5], &Bounds::new(vec![0.0], vec![2.0])?)?;
+//! assert_eq!(found.x, [2.0]);
+//! # Ok::<(), wiski::Error>(())
+//! ```
+
+pub mod adam;
+pub mod bounds;
+pub mod lbfgsb;
+pub mod objective;
+pub mod prior;
+pub mod transform;
+
+pub use adam::{Adam, Annealing};
+pub use bounds::Bounds;
+pub use lbfgsb::{LbfgsB, Minimum, Stop, Workspace};
+pub use objective::{FnObjective, Objective};
+pub use prior::Prior;
+pub use transform::Transform;
