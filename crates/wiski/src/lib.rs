@@ -1,4 +1,5 @@
 //! wiski
 #![allow(dead_code)]
 mod error;
+pub mod feature;
 pub use error::{Error, Result};
