@@ -20,8 +20,8 @@
 //! row j:  v maximising ‖M v‖, v ⊥ all rows before     M = S E[r z zᵀ] S,  S = (R + τI)^{-1/2},  r = y − Zβ
 //! ```
 //!
-//! For Gaussian z the matrix M is the mean Hessian of the residual in whitened coordinates, and it
-//! is the largest in the plane where the response bends. ‖M v‖ on the complement of row 1 (not the largest
+//! For Gaussian z the matrix M is the mean Hessian of the residual in whitened coordinates: it is large along the
+//! directions in which the response bends. ‖M v‖ on the complement of row 1 (not the largest
 //! eigenvalue of M alone) also finds a direction that matters only through its product with row 1, and does
 //! not spend row 2 on repeating row 1 where the response is a curve along it. λ is relative: the mean
 //! diagonal of R is 1 but for the values pulled in. M holds D² numbers where β holds D, so τ is not λ: it is

@@ -78,7 +78,7 @@ pub fn supervised(
 /// β(λ) in the eigenbasis and its residuals, λ taken from the list by exact leave-one-out error.
 ///
 /// The hat matrix of the fit with an intercept has H_ii = 1/n + Σ_a t_ia²/(n(l_a + λ)), so every λ costs
-/// O(nD) and no refit.
+/// O(nD) and no refit (see `left_out`).
 fn ridge(t: &Mat<f64>, l: &[f64], y: &[f64], penalties: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let (n, count) = (t.nrows(), t.nrows() as f64);
     let c: Vec<f64> = (0..l.len()).map(|a| (0..n).map(|i| t[(i, a)] * y[i]).sum::<f64>() / count).collect();
@@ -88,15 +88,18 @@ fn ridge(t: &Mat<f64>, l: &[f64], y: &[f64], penalties: &[f64]) -> (Vec<f64>, Ve
             (0..n).map(|i| y[i] - beta.iter().enumerate().map(|(a, b)| t[(i, a)] * b).sum::<f64>()).collect();
         (beta, residual)
     };
-    let error = |penalty: f64| -> f64 {
-        let (_, residual) = fit(penalty);
-        let left_out = (0..n).map(|i| {
-            let leverage: f64 = l.iter().enumerate().map(|(a, l)| t[(i, a)].powi(2) / (l + penalty)).sum();
-            residual[i] / (1.0 - (1.0 + leverage) / count).max(f64::EPSILON)
-        });
-        left_out.map(|e| e * e).sum()
-    };
+    let error = |penalty: f64| left_out(t, l, &fit(penalty).1, penalty).iter().map(|e| e * e).sum();
     fit(smallest(penalties, error))
+}
+
+/// The error at each row of the fit to all other rows, e_i/(1 − H_ii).
+fn left_out(t: &Mat<f64>, l: &[f64], residual: &[f64], penalty: f64) -> Vec<f64> {
+    let count = t.nrows() as f64;
+    let error = |(i, e): (usize, &f64)| {
+        let leverage: f64 = l.iter().enumerate().map(|(a, l)| t[(i, a)].powi(2) / (l + penalty)).sum();
+        e / (1.0 - (1.0 + leverage) / count).max(f64::EPSILON)
+    };
+    residual.iter().enumerate().map(error).collect()
 }
 
 /// τ for the Hessian directions: the one whose first direction, found on four fifths of the rows, shows the
@@ -235,4 +238,48 @@ fn check_y(y: &[f64]) -> Result<()> {
         return Err(Error::Config { field: "y".into(), reason: reason.into() });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faer::linalg::solvers::Solve;
+    use rand::SeedableRng;
+    use rand_distr::{Distribution, StandardNormal};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    /// The closed form against n fits, each without one row, of intercept and coefficients together.
+    #[test]
+    fn leave_one_out_is_exact() {
+        let (n, d) = (15, 4);
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut draw =
+            |count: usize| -> Vec<f64> { StandardNormal.sample_iter(&mut rng).take(count).collect() };
+        let x = draw(n * d);
+        let columns = Standardised::new(&x, &Moments::from_rows(&x, d).unwrap());
+        let mut y = draw(n);
+        let mean = y.iter().sum::<f64>() / n as f64;
+        for y in &mut y {
+            *y -= mean;
+        }
+        let eigen = Eigen::new(&gram(&columns.z, |_| 1.0)).unwrap();
+        let t = &columns.z * &eigen.vectors;
+        for penalty in [1e-3, 0.2, 5.0] {
+            let (_, residual) = ridge(&t, &eigen.values, &y, &[penalty]);
+            let quick = left_out(&t, &eigen.values, &residual, penalty);
+            for out in 0..n {
+                // Rows (1, z) other than the one left out; the penalty spares the intercept.
+                let entry = |i: usize, a: usize| if a == 0 { 1.0 } else { columns.z[(i, a - 1)] };
+                let kept = || (0..n).filter(|&i| i != out);
+                let normal = Mat::from_fn(d + 1, d + 1, |a, b| {
+                    let ridge = if a == b && a > 0 { n as f64 * penalty } else { 0.0 };
+                    kept().map(|i| entry(i, a) * entry(i, b)).sum::<f64>() + ridge
+                });
+                let right = Mat::from_fn(d + 1, 1, |a, _| kept().map(|i| entry(i, a) * y[i]).sum::<f64>());
+                let beta = normal.partial_piv_lu().solve(&right);
+                let error = y[out] - (0..=d).map(|a| entry(out, a) * beta[(a, 0)]).sum::<f64>();
+                assert!((quick[out] - error).abs() < 1e-12 * (1.0 + error.abs()), "{} {error}", quick[out]);
+            }
+        }
+    }
 }

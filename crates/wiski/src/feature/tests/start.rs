@@ -135,6 +135,28 @@ fn awkward_columns() {
     assert!(distance(&Q, &folded) < 0.35, "{}", distance(&Q, &folded));
 }
 
+/// Six rows of 2,000 far out in one column, where y is no different. Standardised they stand at √(n/6), and
+/// six noisy residuals there give M an entry of size r/√6 = 0.5, above the 0.3 of the product (p·x)(q·x) — unless
+/// they are pulled in, which leaves them 0.02. The noise of the other rows, √(D/n) r/0.6, allows an angle of 0.1
+/// on average.
+#[test]
+fn heavy_tails() {
+    for seed in 0..5 {
+        let (mut x, mut y) = planted(2000, |p, q| p + 0.6 * p * q);
+        for (y, e) in y.iter_mut().zip(normals(&mut rng(40 + seed), 2000)) {
+            *y += e;
+        }
+        // On both sides: what the residuals of one side have in common, ridge regression would take up.
+        for (row, far) in [(5, 1e3), (300, -1e3), (700, 1e3), (1100, -1e3), (1500, 1e3), (1900, -1e3)] {
+            x[row * 6 + 5] = far;
+        }
+        let start = supervised(&x, 6, &y, 2, &PENALTIES).unwrap();
+        // The bulk of column 5 has unit variance like the others, so Euclidean angles are those of the bulk.
+        assert!(distance(&P, &start) < 0.25, "{}", distance(&P, &start));
+        assert!(distance(&Q, &start) < 0.25, "{}", distance(&Q, &start));
+    }
+}
+
 /// All data-driven rows have one variance, that of a random row on average.
 #[test]
 fn rows_of_one_size() {
