@@ -21,15 +21,16 @@
 //!
 //! Data flows through the modules in the order in which they stand here; a module uses only those above it.
 //!
-//! 1. [`kernel`]: stationary kernels, their sums and products, their gradients.
-//! 2. [`grid`], [`interp`]: regular grids and cubic interpolation weights, x → w.
-//! 3. [`structure`]: Toeplitz, Kronecker, stencil and block matrices.
-//! 4. [`prior`]: the root B of the prior covariance on the grid, with adaptive rank p.
-//! 5. [`stats`]: sufficient statistics, the only thing that data touches.
-//! 6. [`posterior`]: mean and covariance from statistics; constant-time conditioning; predictions.
-//! 7. [`evidence`]: the log marginal likelihood and its gradient in every hyperparameter.
-//! 8. [`learn`]: optimisers, transforms and priors for hyperparameters.
-//! 9. [`model`]: the interface of online Gaussian processes and [`Wiski`].
+//! 1. [`feature`]: maps from input columns to grid coordinates, x → h, and streaming input moments.
+//! 2. [`kernel`]: stationary kernels, their sums and products, their gradients.
+//! 3. [`grid`], [`interp`]: regular grids and cubic interpolation weights, x → w.
+//! 4. [`structure`]: Toeplitz, Kronecker, stencil and block matrices.
+//! 5. [`prior`]: the root B of the prior covariance on the grid, with adaptive rank p.
+//! 6. [`stats`]: sufficient statistics, the only thing that data touches.
+//! 7. [`posterior`]: mean and covariance from statistics; constant-time conditioning; predictions.
+//! 8. [`evidence`]: the log marginal likelihood and its gradient in every hyperparameter.
+//! 9. [`learn`]: optimisers, transforms and priors for hyperparameters.
+//! 10. [`model`]: the interface of online Gaussian processes and [`Wiski`].
 //!
 //! # Symbols
 //!
@@ -39,6 +40,8 @@
 
 mod error;
 mod simd;
+
+pub mod feature;
 
 pub mod kernel;
 
