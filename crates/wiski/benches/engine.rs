@@ -1,0 +1,318 @@
+//! How fast the engine is, single-threaded, and how far from what this machine can do.
+//!
+//! `cargo bench -p wiski` prints one table per grid. The data are the power plant set projected to two or
+//! three dimensions if `WISKI_DATA` (or `./data`) has it, else a synthetic stream of the same shape;
+//! hyperparameters are learned first, so that the rank p is that of a real model.
+
+use std::hint::black_box;
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Instant;
+
+use wiski::evidence::Evidence;
+use wiski::grid::Grid;
+use wiski::kernel::Kernel;
+use wiski::learn::{Bounds, FnObjective, LbfgsB};
+use wiski::posterior::{Posterior, Workspace};
+use wiski::stats::Stats;
+
+/// The default cut-off of the model.
+const CUTOFF: f64 = 1e-12;
+
+fn main() {
+    let limits = Limits::measure();
+    println!(
+        "machine: {:.1} GFLOP/s multiply-add, {:.0} GB/s from the second cache (one thread)",
+        limits.gflops, limits.gbytes
+    );
+    let (rows, source) = power_plant();
+    println!("data: {source}, {} rows", rows.len());
+    for shape in [vec![16, 16], vec![30, 30], vec![40, 40], vec![10, 10, 10]] {
+        run(&shape, &rows, &limits);
+    }
+}
+
+/// What one core can do, measured in this run.
+struct Limits {
+    gflops: f64,
+    gbytes: f64,
+}
+
+impl Limits {
+    fn measure() -> Self {
+        // A matrix product of 256 is the fastest code at hand for multiply-adds.
+        let n = 256;
+        let a = faer::Mat::from_fn(n, n, |i, j| (i * j % 7) as f64);
+        let mut c = faer::Mat::<f64>::zeros(n, n);
+        let seconds = time(|| {
+            faer::linalg::matmul::matmul(
+                c.as_mut(),
+                faer::Accum::Replace,
+                a.as_ref(),
+                a.as_ref(),
+                1.0,
+                faer::Par::Seq,
+            );
+        });
+        let flops = 2.0 * (n * n * n) as f64;
+        let x = vec![1.0f64; 64 * 1024]; // 512 kB: in the second cache
+        let bytes = (8 * x.len()) as f64;
+        let sweep = time(|| {
+            let mut sums = [0.0; 16];
+            for chunk in x.chunks_exact(16) {
+                for (s, v) in sums.iter_mut().zip(chunk) {
+                    *s += v;
+                }
+            }
+            black_box(sums);
+        });
+        Self { gflops: flops / seconds / 1e9, gbytes: bytes / sweep / 1e9 }
+    }
+}
+
+/// The best of several means over repetitions, in seconds: what the code takes when nothing disturbs it.
+fn time(mut f: impl FnMut()) -> f64 {
+    let start = Instant::now();
+    let mut repetitions = 0u32;
+    while start.elapsed().as_secs_f64() < 0.02 {
+        f();
+        repetitions += 1;
+    }
+    let mut best = f64::INFINITY;
+    for _ in 0..15 {
+        let start = Instant::now();
+        (0..repetitions).for_each(|_| f());
+        best = best.min(start.elapsed().as_secs_f64() / f64::from(repetitions));
+    }
+    best
+}
+
+struct Row {
+    x: [f64; 4],
+    y: f64,
+}
+
+fn power_plant() -> (Vec<Row>, &'static str) {
+    let folder = std::env::var("WISKI_DATA").unwrap_or_else(|_| "data".into());
+    let Ok(file) = std::fs::File::open(format!("{folder}/powerplant.csv.gz")) else {
+        let wave = |i: u32, k: u32| {
+            f64::from(i.wrapping_mul(2_654_435_761).rotate_left(8 * k) >> 8) / f64::from(1 << 24)
+        };
+        let rows = (0..9568).map(|i| {
+            let x = [0, 1, 2, 3].map(|k| wave(i, k));
+            Row { x, y: (3.0 * x[0]).sin() - x[1] + x[2] * x[3] + 0.2 * wave(i, 5) }
+        });
+        return (rows.collect(), "synthetic (set WISKI_DATA for the power plant)");
+    };
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(file).read_to_string(&mut text).expect("a readable file");
+    let parse = |line: &str| -> Vec<f64> { line.split(',').map(|c| c.parse().expect("a number")).collect() };
+    let rows: Vec<Vec<f64>> = text.lines().skip(1).map(parse).collect();
+    let scaled = |k: usize| {
+        let mean = rows.iter().map(|r| r[k]).sum::<f64>() / rows.len() as f64;
+        let variance = rows.iter().map(|r| (r[k] - mean).powi(2)).sum::<f64>() / rows.len() as f64;
+        (mean, variance.sqrt())
+    };
+    let scales: Vec<(f64, f64)> = (0..5).map(scaled).collect();
+    let cell = |r: &[f64], k: usize| (r[k] - scales[k].0) / scales[k].1;
+    let rows = rows.iter().map(|r| Row { x: [0, 1, 2, 3].map(|k| cell(r, k)), y: cell(r, 4) });
+    (rows.collect(), "power plant, projected")
+}
+
+/// tanh of half a fixed projection of the standardized inputs: spread over [−1, 1] as the paper's features.
+fn project(x: &[f64; 4], d: usize) -> Vec<f64> {
+    let directions = [[0.8, 0.5, -0.2, -0.2], [-0.2, 0.6, 0.5, 0.6], [0.3, -0.5, 0.7, -0.4]];
+    directions[..d].iter().map(|p| (0.5 * p.iter().zip(x).map(|(a, b)| a * b).sum::<f64>()).tanh()).collect()
+}
+
+/// A few quasi-Newton steps on the evidence, in the logarithm of every hyperparameter.
+fn fit(stats: &Stats, kernel: &Kernel) -> (Kernel, f64) {
+    let n = kernel.parameter_count() + 1;
+    let unpack = |x: &[f64]| {
+        let values: Vec<f64> = x.iter().map(|v| v.exp()).collect();
+        let mut kernel = kernel.clone();
+        kernel.set_parameters(&values[..n - 1]).map(|()| (kernel, values[n - 1]))
+    };
+    let mut objective = FnObjective::new(n, |x: &[f64], gradient: &mut [f64]| {
+        let (kernel, noise) = unpack(x)?;
+        let (evidence, _) = Evidence::new(stats, &[kernel.clone()], noise, CUTOFF)?;
+        let scale = stats.count().recip();
+        for ((g, d), v) in gradient.iter_mut().zip(&evidence.by_kernel[0]).zip(kernel.parameters()) {
+            *g = -d * v * scale;
+        }
+        gradient[n - 1] = -evidence.by_noise * noise * scale;
+        Ok(-evidence.value * scale)
+    });
+    let start: Vec<f64> = kernel.parameters().into_iter().chain([0.1]).map(f64::ln).collect();
+    let optimiser = LbfgsB { max_iterations: 30, ..LbfgsB::default() };
+    let found = optimiser.minimize(&mut objective, &start, &Bounds::unbounded(n)).expect("a finite start");
+    unpack(&found.x).expect("positive parameters")
+}
+
+fn run(shape: &[usize], rows: &[Row], limits: &Limits) {
+    let d = shape.len();
+    let grid = Grid::covering(&vec![(-1.0, 1.0); d], shape).expect("a valid grid");
+    let m = grid.len();
+    let h: Vec<f64> = rows.iter().flat_map(|r| project(&r.x, d)).collect();
+    let y: Vec<f64> = rows.iter().map(|r| r.y).collect();
+    let mut stats = Stats::new(grid);
+    stats.observe_batch(&h, &y, None).expect("data on the grid");
+    let (kernel, noise) = fit(&stats, &Kernel::rbf(&vec![0.7; d]).expect("a valid kernel"));
+    let kernels = [kernel];
+    let (_, posterior) = Evidence::new(&stats, &kernels, noise, CUTOFF).expect("a posterior");
+    let p = posterior.rank();
+    let point = |i: usize| &h[i % rows.len() * d..][..d];
+    println!("\nm = {m} ({shape:?}), d = {d}, p = {p}, n = {}", rows.len());
+    println!("  {:<44} {:>10}  {:>22}", "operation", "time", "of the machine's limit");
+
+    let report = |name: &str, seconds: f64, flops: f64, bytes: f64| {
+        // The slower of the two limits binds.
+        let bound = (flops / limits.gflops).max(bytes / limits.gbytes) * 1e-9;
+        let time = if seconds < 1e-6 {
+            format!("{:.1} ns", 1e9 * seconds)
+        } else {
+            format!("{:.1} µs", 1e6 * seconds)
+        };
+        println!("  {name:<44} {time:>10}  {:>21.0}%", 100.0 * bound / seconds);
+    };
+    let pf = p as f64;
+    let stencil = 16f64.powi(d as i32); // multiply-adds, twice the half that is stored, at 2 flops each
+
+    let seconds = time(|| {
+        black_box(Evidence::new(&stats, &kernels, noise, CUTOFF).expect("a posterior"));
+    });
+    let axis_sum: f64 = shape.iter().map(|&g| g as f64).sum();
+    report("evidence + all gradients", seconds, pf.powi(3) + 2.0 * pf * pf * axis_sum, 0.0);
+
+    let prior = posterior.prior().clone();
+    let seconds = time(|| {
+        black_box(Posterior::new(Arc::clone(&prior), &stats, noise).expect("a posterior"));
+    });
+    report(
+        "posterior from statistics, fixed prior",
+        seconds,
+        2.0 / 3.0 * pf.powi(3) + 2.0 * pf * pf * axis_sum,
+        0.0,
+    );
+
+    let (mut online, mut ws, mut i) = (posterior.clone(), Workspace::default(), 0);
+    let seconds = time(|| {
+        black_box(online.condition(point(i), y[i % y.len()], 1.0, &mut ws).expect("on the grid"));
+        i += 1;
+    });
+    report("predict mean + variance, then condition", seconds, 6.0 * pf * pf, 24.0 * pf * pf);
+
+    let seconds = time(|| {
+        black_box(online.predict(point(i), &mut ws).expect("on the grid"));
+        i += 1;
+    });
+    report("predict mean + variance, while conditioning", seconds, 2.0 * pf * pf, 8.0 * pf * pf);
+
+    let seconds = time(|| {
+        black_box(posterior.predictor());
+    });
+    let kept = if m > 7usize.pow(d as u32) { 7f64.powi(d as i32) * 4.0 / 7.0 } else { m as f64 };
+    report("build a predictor", seconds, 2.0 * m as f64 * pf * kept, 0.0);
+
+    let predictor = posterior.predictor();
+    let seconds = time(|| {
+        black_box(predictor.predict(black_box(point(i))).expect("on the grid"));
+        i += 1;
+    });
+    report("predict mean + variance, one point", seconds, stencil, 4.0 * stencil);
+    let seconds = time(|| {
+        black_box(predictor.predict_mean(black_box(point(i))).expect("on the grid"));
+        i += 1;
+    });
+    report("predict mean only", seconds, 2.0 * 4f64.powi(d as i32), 8.0 * 4f64.powi(d as i32));
+
+    let mut fresh = stats.clone();
+    let seconds = time(|| {
+        fresh.observe(black_box(point(i)), y[i % y.len()], 1.0).expect("on the grid");
+        i += 1;
+    });
+    report("observe into statistics only", seconds, stencil, 8.0 * stencil);
+    println!("  {:<44} {:>7.1} M rows/s", "", 1e-6 / seconds);
+
+    if d == 2 && m == 256 {
+        constant_in_n(&h, &y, &kernels, noise, &stats);
+    }
+}
+
+/// The same operations after 10³ and after 10⁷ observations, alternating.
+fn constant_in_n(h: &[f64], y: &[f64], kernels: &[Kernel], noise: f64, like: &Stats) {
+    let at = |n: usize| {
+        let mut stats = Stats::new(like.lattice().clone());
+        for i in 0..n {
+            let row = i % y.len();
+            stats.observe(&h[2 * row..2 * row + 2], y[row], 1.0).expect("on the grid");
+        }
+        stats
+    };
+    let (mut few, mut many) = (at(1_000), at(10_000_000));
+    println!("  n = 10⁷ against n = 10³");
+    let compare = |name: &str, mut op: Box<dyn FnMut(&mut Stats)>, few: &mut Stats, many: &mut Stats| {
+        let mut ratios: Vec<f64> = (0..5).map(|_| time(|| op(many)) / time(|| op(few))).collect();
+        ratios.sort_by(f64::total_cmp);
+        println!("    {name:<42} {:>10.3}", ratios[2]);
+    };
+    let owned = kernels.to_vec();
+    compare(
+        "evidence + all gradients",
+        Box::new(move |s| drop(black_box(Evidence::new(s, &owned, noise, CUTOFF).expect("a posterior")))),
+        &mut few,
+        &mut many,
+    );
+    let (mut i, points, targets) = (0, h.to_vec(), y.to_vec());
+    compare(
+        "observe",
+        Box::new(move |s| {
+            let row = i % targets.len();
+            s.observe(&points[2 * row..2 * row + 2], targets[row], 1.0).expect("on the grid");
+            i += 1;
+        }),
+        &mut few,
+        &mut many,
+    );
+    let posterior = |s: &Stats| Evidence::new(s, kernels, noise, CUTOFF).expect("a posterior").1;
+    let (few, many) = (posterior(&few), posterior(&many));
+    let mut ws = Workspace::default();
+    let mut ratio = |name: &str, op: &mut dyn FnMut(&Posterior, usize)| {
+        let mut ratios: Vec<f64> = (0..5)
+            .map(|_| {
+                let mut i = 0;
+                let mut run = |p: &Posterior| {
+                    time(|| {
+                        op(p, i);
+                        i += 1;
+                    })
+                };
+                run(&many) / run(&few)
+            })
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        println!("    {name:<42} {:>10.3}", ratios[2]);
+    };
+    let point = |i: usize| &h[2 * (i % y.len())..][..2];
+    ratio("predict mean + variance", &mut |p, i| {
+        black_box(p.predict(point(i), &mut ws).expect("on the grid"));
+    });
+    let (mut a, mut b) = (few.clone(), many.clone());
+    let mut ratios: Vec<f64> = (0..5)
+        .map(|_| {
+            let mut run = |p: &mut Posterior| {
+                let mut i = 0;
+                time(|| {
+                    black_box(
+                        p.condition(point(i), y[i % y.len()], 1.0, &mut Workspace::default())
+                            .expect("on the grid"),
+                    );
+                    i += 1;
+                })
+            };
+            run(&mut b) / run(&mut a)
+        })
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    println!("    {:<42} {:>10.3}", "predict, then condition", ratios[2]);
+}
