@@ -33,6 +33,7 @@ use faer::{Mat, MatRef};
 
 use crate::error::{Result, length, positive};
 use crate::kernel::{Kernel, MAX_DIM};
+use crate::pool::Pool;
 use crate::posterior::Posterior;
 use crate::prior::{AxisRoot, Component, Prior};
 use crate::simd::dot;
@@ -67,12 +68,26 @@ impl Evidence {
     /// O(p³ + p² Σ g), independent of n. Eigenvalues of the prior below `tolerance` times the largest are
     /// dropped.
     pub fn new(stats: &Stats, kernels: &[Kernel], noise: f64, tolerance: f64) -> Result<(Self, Posterior)> {
+        Self::with_pool(stats, kernels, noise, tolerance, &mut Pool::default())
+    }
+
+    /// As [`Evidence::new`], with memory from a pool: several times faster when called over and over. Give
+    /// the posterior back with [`Posterior::recycle`] when it is not needed.
+    pub fn with_pool(
+        stats: &Stats,
+        kernels: &[Kernel],
+        noise: f64,
+        tolerance: f64,
+        pool: &mut Pool,
+    ) -> Result<(Self, Posterior)> {
         positive("noise", noise, 0)?;
         length("kernels", stats.lattice().grids().len(), kernels.len())?;
         let prior = Arc::new(Prior::new(stats.lattice(), kernels, tolerance)?);
-        let whitened = stats.whiten(&prior);
-        let posterior = Posterior::from_whitened(prior, &whitened, noise)?;
-        Ok((Self::of_posterior(stats, kernels, &whitened, &posterior), posterior))
+        let whitened = stats.whiten(&prior, pool);
+        let posterior = Posterior::from_whitened(prior, &whitened, noise, pool)?;
+        let evidence = Self::of_posterior(stats, kernels, &whitened, &posterior);
+        whitened.recycle(pool);
+        Ok((evidence, posterior))
     }
 
     pub(crate) fn of_posterior(
@@ -83,7 +98,7 @@ impl Evidence {
     ) -> Self {
         let (noise, z, factor) = (posterior.noise(), posterior.coordinates(), posterior.factor());
         let p = posterior.rank();
-        let variance: Vec<f64> = (0..p).map(|i| dot(factor.row(i), factor.row(i))).collect();
+        let variance: Vec<f64> = (0..p).map(|i| factor.fresh_covariance(i, i)).collect();
 
         let mut by_kernel: Vec<Vec<f64>> = kernels.iter().map(|k| vec![0.0; k.parameter_count()]).collect();
         for component in posterior.prior().components() {
@@ -98,7 +113,9 @@ impl Evidence {
                 if let Some(turning) = Turning::new(&component.root.axes[k], &derivatives) {
                     turning.add_to(&mut by_column, component, k, &indices, stats, posterior);
                 }
-                kernel.pull_back_column(component.term, k, axis.step(), &by_column, gradient);
+                for (i, column) in derivatives {
+                    gradient[i] += dot(&column, &by_column);
+                }
             }
         }
         let quadratic = (stats.c() - dot(z, &whitened.rhs)) / noise - dot(z, z);
@@ -127,7 +144,7 @@ fn by_column(
         for (at, &(_, a, i)) in group.iter().enumerate() {
             h[a * r + a] += z[i] * z[i] - 1.0 + variance[i];
             for &(_, b, j) in &group[at + 1..] {
-                h[a * r + b] += z[i] * z[j] + dot(factor.row(i), factor.row(j));
+                h[a * r + b] += z[i] * z[j] + factor.fresh_covariance(i, j);
             }
         }
     }
@@ -176,7 +193,7 @@ struct Turning {
 
 impl Turning {
     /// `None` where the eigenvectors stay in the kept space, as they do for full rank and for smooth kernels.
-    fn new(axis: &AxisRoot, derivatives: &[Vec<f64>]) -> Option<Self> {
+    fn new(axis: &AxisRoot, derivatives: &[(usize, Vec<f64>)]) -> Option<Self> {
         let (g, r) = (axis.points, axis.rank);
         if r == g || derivatives.is_empty() {
             return None;
@@ -185,7 +202,7 @@ impl Turning {
         let v = Mat::from_fn(g, r, |i, a| y[(i, a)] * axis.eigenvalues[a].sqrt());
         let mut outside = Mat::zeros(g, r * derivatives.len());
         let mut largest: f64 = 0.0;
-        for (q, column) in derivatives.iter().enumerate() {
+        for (q, (_, column)) in derivatives.iter().enumerate() {
             let turned = Mat::from_fn(g, g, |i, j| column[i.abs_diff(j)]) * &y;
             let inside = y.transpose() * &turned;
             largest = largest.max(inside.norm_max());
@@ -221,7 +238,8 @@ impl Turning {
         let Whitened { gram, rhs } = stats.whiten_with(posterior.prior(), component.block, &neighbours);
         let (p, q) = (posterior.rank(), neighbours.rank());
         let gram = MatRef::from_row_major_slice(&gram, p, q);
-        // Cᵀα = (Cᵀb − CᵀA B z̄)/σ², and Fᵀ BᵀAC, so that P BᵀAC is a product of two rows.
+        // Cᵀα = (Cᵀb − CᵀA B z̄)/σ², and Fᵀ BᵀAC, so that row i of P BᵀAC is row i of F (upper triangular)
+        // times that.
         let z_row = MatRef::from_row_major_slice(z, 1, p);
         let fitted = z_row * gram;
         let f = MatRef::from_row_major_slice_with_stride(factor.rows(), p, p, factor.stride());
@@ -237,8 +255,8 @@ impl Turning {
             for c in 0..e {
                 let Some(&at) = places.get(&(others(index, k), c)) else { continue };
                 let alpha = (rhs[at] - fitted[(0, at)]) / noise;
-                let column: Vec<f64> = (0..p).map(|j| white[(j, at)]).collect();
-                n[(c, index[k])] += z[i] * alpha - dot(&factor.row(i)[..p], &column) / noise;
+                let data: f64 = (i..p).map(|j| f[(i, j)] * white[(j, at)]).sum();
+                n[(c, index[k])] += z[i] * alpha - data / noise;
             }
         }
         let m = &self.basis * n * inverse_root(axis).transpose();

@@ -39,6 +39,7 @@
 //! observation i.
 
 mod error;
+mod pool;
 mod simd;
 
 pub mod feature;
@@ -66,5 +67,6 @@ pub use error::{Error, Result};
 pub use evidence::Evidence;
 pub use kernel::Kernel;
 pub use model::{OffGrid, OnlineGp, Outcome, Wiski, WiskiBuilder};
+pub use pool::Pool;
 pub use posterior::{Posterior, Prediction, Predictor};
 pub use stats::Stats;

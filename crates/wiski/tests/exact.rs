@@ -61,9 +61,9 @@ fn every_kernel_and_dimension_equals_the_dense_process() {
         let lattice = Lattice::from(unit_grid(shape));
         for (i, kernel) in kernels(d).into_iter().enumerate() {
             let data = Data::random(60, d, i % 2 == 0, i as u64);
-            compare(&lattice, &[kernel.clone()], &data, &format!("{kernel}, d = {d}"));
+            compare(&lattice, std::slice::from_ref(&kernel), &data, &format!("{kernel}, d = {d}"));
             let data = Data::random(60, d, i % 2 == 1, 50 + i as u64);
-            compare(&lattice, &[kernel.clone()], &data, &format!("{kernel}, d = {d}"));
+            compare(&lattice, std::slice::from_ref(&kernel), &data, &format!("{kernel}, d = {d}"));
         }
     }
 }
@@ -127,7 +127,8 @@ fn refining_the_grid_converges_to_the_exact_process_at_third_order() {
     let mut errors = Vec::new();
     for points in [23, 43, 83] {
         let lattice = Lattice::from(unit_grid(&[points]));
-        let posterior = Evidence::new(&learned(&lattice, &data), &[kernel.clone()], SIGMA2, ALL).unwrap().1;
+        let posterior =
+            Evidence::new(&learned(&lattice, &data), std::slice::from_ref(&kernel), SIGMA2, ALL).unwrap().1;
         let mut ws = Workspace::default();
         let mut worst: (f64, f64) = (0.0, 0.0);
         for (i, h) in queries.rows().enumerate() {

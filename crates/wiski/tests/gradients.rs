@@ -55,7 +55,7 @@ fn evidence_in_every_hyperparameter_of_every_kernel() {
         let lattice = Lattice::from(unit_grid(shape));
         for (i, kernel) in kernels(d).into_iter().enumerate() {
             let data = Data::random(80, d, i % 2 == 0, i as u64);
-            compare(&lattice, &[kernel.clone()], &data, &format!("{kernel}, d = {d}"));
+            compare(&lattice, std::slice::from_ref(&kernel), &data, &format!("{kernel}, d = {d}"));
         }
     }
 }
@@ -136,7 +136,7 @@ fn the_default_cut_off_does_not_move_the_gradient() {
     let data = Data::random(3000, 2, false, 7);
     let stats = learned(&lattice, &data);
     for kernel in [Kernel::rbf(&[0.3, 0.4]).unwrap(), Kernel::rbf(&[1.0, 0.9]).unwrap()] {
-        let full = Evidence::new(&stats, &[kernel.clone()], SIGMA2, 1e-16).unwrap();
+        let full = Evidence::new(&stats, std::slice::from_ref(&kernel), SIGMA2, 1e-16).unwrap();
         let cut = Evidence::new(&stats, &[kernel], SIGMA2, CUTOFF).unwrap();
         assert!(cut.1.rank() < full.1.rank());
         close(cut.0.value, full.0.value, 1e-9, "value");

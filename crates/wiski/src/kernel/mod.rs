@@ -264,20 +264,23 @@ impl Kernel {
         }
     }
 
-    /// Chain rule from a Toeplitz column to the parameters: adds Σ_lag ∂κ(lag·h)/∂θ · `by_column[lag]`.
-    pub(crate) fn pull_back_column(
+    /// The derivatives ∂κ(lag·h)/∂θ of the first Toeplitz column on an axis, for each parameter that acts
+    /// there: its place among the parameters, and the column.
+    pub(crate) fn column_derivatives(
         &self,
         term: usize,
         axis: usize,
         step: f64,
-        by_column: &[f64],
-        gradient: &mut [f64],
-    ) {
+        points: usize,
+    ) -> Vec<(usize, Vec<f64>)> {
         let values = self.parameters();
         let factors = &self.terms[term].axes[axis];
+        let mut columns: Vec<_> =
+            factors.iter().flat_map(|f| f.range()).map(|i| (i, vec![0.0; points])).collect();
         let mut local = Vec::new();
-        for (lag, &weight) in by_column.iter().enumerate() {
+        for lag in 0..points {
             let tau = step * lag as f64;
+            let mut own = columns.iter_mut();
             for (i, factor) in factors.iter().enumerate() {
                 local.resize(factor.family.parameter_count(), 0.0);
                 factor.family.value_and_gradient(&values[factor.range()], tau, &mut local);
@@ -287,31 +290,8 @@ impl Kernel {
                     .filter(|(j, _)| *j != i)
                     .map(|(_, f)| f.family.value(&values[f.range()], tau))
                     .product();
-                for (slot, d) in gradient[factor.range()].iter_mut().zip(&local) {
-                    *slot += weight * others * d;
-                }
+                local.iter().zip(own.by_ref()).for_each(|(d, (_, column))| column[lag] = others * d);
             }
-        }
-    }
-
-    /// The derivatives of the first Toeplitz column on an axis in each parameter that acts there.
-    pub(crate) fn column_derivatives(
-        &self,
-        term: usize,
-        axis: usize,
-        step: f64,
-        points: usize,
-    ) -> Vec<Vec<f64>> {
-        let count = self.terms[term].axes[axis].iter().map(|f| f.family.parameter_count()).sum();
-        let mut columns = vec![vec![0.0; points]; count];
-        let (mut unit, mut gradient) = (vec![0.0; points], vec![0.0; self.parameters.len()]);
-        for lag in 0..points {
-            unit[lag] = 1.0;
-            gradient.fill(0.0);
-            self.pull_back_column(term, axis, step, &unit[..=lag], &mut gradient);
-            unit[lag] = 0.0;
-            let own = self.terms[term].axes[axis].iter().flat_map(|f| f.range());
-            columns.iter_mut().zip(own).for_each(|(column, i)| column[lag] = gradient[i]);
         }
         columns
     }
@@ -437,7 +417,7 @@ mod tests {
     fn columns_agree_with_the_covariance() {
         let k = composite();
         let (step, g) = ([0.21, 0.17], 6);
-        let mut columns = vec![[0.0; 6]; 2];
+        let mut columns = [[0.0; 6]; 2];
         for (i, j) in [(0, 0), (2, 5), (5, 1)] {
             let mut sum = 0.0;
             for t in 0..k.term_count() {
@@ -460,7 +440,9 @@ mod tests {
         let mut gradient = vec![0.0; p.len()];
         for t in 0..k.term_count() {
             k.pull_back_scale(t, 0.7, &mut gradient);
-            k.pull_back_column(t, 1, step, &weights, &mut gradient);
+            for (i, column) in k.column_derivatives(t, 1, step, g) {
+                gradient[i] += column.iter().zip(&weights).map(|(a, b)| a * b).sum::<f64>();
+            }
         }
         let objective = |p: &[f64]| {
             let mut k = k.clone();

@@ -6,6 +6,7 @@ use super::{OffGrid, OnlineGp, Outcome, WiskiBuilder};
 use crate::error::{Error, Result, finite, length, positive};
 use crate::evidence::{self, Evidence};
 use crate::kernel::Kernel;
+use crate::pool::Pool;
 use crate::posterior::{FunctionSample, Posterior, Prediction, PredictionGradient, Predictor, Workspace};
 use crate::prior::Prior;
 use crate::stats::Stats;
@@ -39,6 +40,7 @@ pub struct Wiski {
     stats: Stats,
     posterior: Posterior,
     workspace: Workspace,
+    pool: Pool,
     updates_since_check: usize,
     refactorizations: usize,
 }
@@ -59,6 +61,7 @@ impl Wiski {
             stats,
             posterior,
             workspace,
+            pool: Pool::default(),
             updates_since_check: 0,
             refactorizations: 0,
         })
@@ -103,17 +106,19 @@ impl Wiski {
     pub fn set_hyperparameters(&mut self, kernels: &[Kernel], noise: f64) -> Result<()> {
         positive("noise", noise, 0)?;
         let prior = Arc::new(Prior::new(self.stats.lattice(), kernels, self.settings.rank_tolerance)?);
-        self.posterior = Posterior::new(prior, &self.stats, noise)?;
+        let posterior = Posterior::with_pool(prior, &self.stats, noise, &mut self.pool)?;
+        self.replace_posterior(posterior);
         self.kernels = kernels.to_vec();
         self.settings.noise = noise;
-        self.updates_since_check = 0;
         Ok(())
     }
 
     /// The log evidence and its gradient in every hyperparameter, at the present ones.
     pub fn evidence(&self) -> Result<Evidence> {
-        let whitened = self.stats.whiten(self.posterior.prior());
-        let posterior = Posterior::from_whitened(self.posterior.prior().clone(), &whitened, self.noise())?;
+        let mut pool = Pool::default();
+        let whitened = self.stats.whiten(self.posterior.prior(), &mut pool);
+        let prior = self.posterior.prior().clone();
+        let posterior = Posterior::from_whitened(prior, &whitened, self.noise(), &mut pool)?;
         Ok(Evidence::of_posterior(&self.stats, &self.kernels, &whitened, &posterior))
     }
 
@@ -163,9 +168,15 @@ impl Wiski {
 
     /// Computes the posterior anew from the statistics.
     pub fn refactorize(&mut self) -> Result<()> {
-        self.posterior = Posterior::new(self.posterior.prior().clone(), &self.stats, self.noise())?;
-        self.updates_since_check = 0;
+        let prior = self.posterior.prior().clone();
+        let posterior = Posterior::with_pool(prior, &self.stats, self.noise(), &mut self.pool)?;
+        self.replace_posterior(posterior);
         Ok(())
+    }
+
+    fn replace_posterior(&mut self, posterior: Posterior) {
+        std::mem::replace(&mut self.posterior, posterior).recycle(&mut self.pool);
+        self.updates_since_check = 0;
     }
 
     /// Takes new statistics, on possibly larger grids.
@@ -175,9 +186,9 @@ impl Wiski {
         } else {
             Arc::new(Prior::new(stats.lattice(), &self.kernels, self.settings.rank_tolerance)?)
         };
-        self.posterior = Posterior::new(prior, &stats, self.noise())?;
+        let posterior = Posterior::with_pool(prior, &stats, self.noise(), &mut self.pool)?;
+        self.replace_posterior(posterior);
         self.stats = stats;
-        self.updates_since_check = 0;
         Ok(())
     }
 
@@ -278,8 +289,10 @@ impl OnlineGp for Wiski {
     }
 
     fn log_evidence(&mut self) -> Result<f64> {
-        let whitened = self.stats.whiten(self.posterior.prior());
-        let posterior = Posterior::from_whitened(self.posterior.prior().clone(), &whitened, self.noise())?;
+        let mut pool = Pool::default();
+        let whitened = self.stats.whiten(self.posterior.prior(), &mut pool);
+        let prior = self.posterior.prior().clone();
+        let posterior = Posterior::from_whitened(prior, &whitened, self.noise(), &mut pool)?;
         Ok(evidence::value(&self.stats, &whitened, &posterior))
     }
 

@@ -17,7 +17,8 @@ use faer::linalg::triangular_inverse::invert_lower_triangular;
 use faer::{MatMut, MatRef, Par};
 
 use crate::error::{Error, Result};
-use crate::simd::{combine_rows, dot, dot_rows, dot_rows_and_deflate, padded};
+use crate::pool::Pool;
+use crate::simd::{LANES, combine_rows, dot, dot_rows, dot_rows_and_deflate, padded};
 
 /// F with P = F Fᵀ, p×p, stored row after row with zero padding.
 #[derive(Debug, Clone)]
@@ -29,27 +30,35 @@ pub(crate) struct Factor {
 
 impl Factor {
     /// The factor of S⁻¹ for S = I + gram/σ², with log det S.
-    pub(crate) fn new(gram: &[f64], noise: f64, p: usize) -> Result<(Self, f64)> {
+    pub(crate) fn new(gram: &[f64], noise: f64, p: usize, pool: &mut Pool) -> Result<(Self, f64)> {
         let stride = padded(p);
-        let mut s: Vec<f64> = gram.iter().map(|g| g / noise).collect();
+        let inverse_noise = noise.recip();
+        let mut s = pool.take(p * p);
+        s.iter_mut().zip(gram).for_each(|(s, g)| *s = g * inverse_noise);
         (0..p).for_each(|i| s[i * p + i] += 1.0);
         let mut r = MatMut::from_column_major_slice_mut(&mut s, p, p);
         let mut memory = MemBuffer::new(cholesky_in_place_scratch::<f64>(p, Par::Seq, Default::default()));
         let stack = MemStack::new(&mut memory);
-        cholesky_in_place(r.as_mut(), Default::default(), Par::Seq, stack, Default::default()).map_err(
-            |_| {
-                // S ≥ I, so this only happens when the statistics are not those of any data.
-                let reason =
-                    "the statistics are not positive definite: a point was forgotten that was never learned";
-                Error::Unsupported { operation: "factorization", reason }
-            },
-        )?;
+        let done = cholesky_in_place(r.as_mut(), Default::default(), Par::Seq, stack, Default::default());
+        if done.is_err() {
+            pool.give(s);
+            // S ≥ I, so this only happens when the statistics are not those of any data.
+            let reason =
+                "the statistics are not positive definite: a point was forgotten that was never learned";
+            return Err(Error::Unsupported { operation: "factorization", reason });
+        }
         let log_det = 2.0 * (0..p).map(|i| s[i * p + i].ln()).sum::<f64>();
-        // R⁻¹ lower triangular and column-major is R⁻ᵀ row-major.
-        let mut rows = vec![0.0; p * stride];
+        // R⁻¹ lower triangular and column-major is R⁻ᵀ row-major; the other triangle must be zero.
+        let mut rows = pool.zeros(p * stride);
         let inverse = MatMut::from_column_major_slice_with_stride_mut(&mut rows, p, p, stride);
         invert_lower_triangular(inverse, MatRef::from_column_major_slice(&s, p, p), Par::Seq);
+        pool.give(s);
         Ok((Self { size: p, stride, rows }, log_det))
+    }
+
+    /// Gives the memory back.
+    pub(crate) fn recycle(self, pool: &mut Pool) {
+        pool.give(self.rows);
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -66,8 +75,12 @@ impl Factor {
         &self.rows
     }
 
-    pub(crate) fn row(&self, i: usize) -> &[f64] {
-        &self.rows[i * self.stride..(i + 1) * self.stride]
+    /// P_ij, for a factor fresh from its factorization: it is upper triangular, so both rows are zero before
+    /// the larger index.
+    pub(crate) fn fresh_covariance(&self, i: usize, j: usize) -> f64 {
+        let from = i.max(j) / LANES * LANES;
+        let row = |i: usize| &self.rows[i * self.stride + from..(i + 1) * self.stride];
+        dot(row(i), row(j))
     }
 
     /// f = Fᵀφ; its squared norm is the variance φᵀPφ.

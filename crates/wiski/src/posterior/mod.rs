@@ -24,6 +24,7 @@ use rand::RngExt;
 use crate::error::{Error, Result, finite, length, positive};
 use crate::grid::Lattice;
 use crate::interp::Weights;
+use crate::pool::Pool;
 use crate::prior::Prior;
 use crate::simd::dot;
 use crate::stats::{Stats, Whitened};
@@ -123,25 +124,43 @@ pub struct Posterior {
 impl Posterior {
     /// The posterior given the statistics, for noise variance σ². O(p³) plus the contraction of A.
     pub fn new(prior: Arc<Prior>, stats: &Stats, noise: f64) -> Result<Self> {
+        Self::with_pool(prior, stats, noise, &mut Pool::default())
+    }
+
+    /// As [`Posterior::new`], with memory from a pool.
+    pub fn with_pool(prior: Arc<Prior>, stats: &Stats, noise: f64, pool: &mut Pool) -> Result<Self> {
         if prior.lattice() != stats.lattice() {
             return Err(Error::Unsupported {
                 operation: "posterior",
                 reason: "the prior and the statistics live on different grids",
             });
         }
-        let whitened = stats.whiten(&prior);
-        Self::from_whitened(prior, &whitened, noise)
+        let whitened = stats.whiten(&prior, pool);
+        let posterior = Self::from_whitened(prior, &whitened, noise, pool);
+        whitened.recycle(pool);
+        posterior
     }
 
-    pub(crate) fn from_whitened(prior: Arc<Prior>, whitened: &Whitened, noise: f64) -> Result<Self> {
+    pub(crate) fn from_whitened(
+        prior: Arc<Prior>,
+        whitened: &Whitened,
+        noise: f64,
+        pool: &mut Pool,
+    ) -> Result<Self> {
         positive("noise", noise, 0)?;
         let p = prior.rank();
-        let (factor, log_det) = Factor::new(&whitened.gram, noise, p)?;
+        let (factor, log_det) = Factor::new(&whitened.gram, noise, p, pool)?;
         let (mut white, mut mean) = (vec![0.0; factor.stride()], vec![0.0; p]);
         let beta: Vec<f64> = whitened.rhs.iter().map(|b| b / noise).collect();
         factor.whiten(&beta, &mut white);
         factor.color(&white, &mut mean);
         Ok(Self { prior, noise, factor, mean, log_det })
+    }
+
+    /// Gives the memory of a posterior that is no longer needed back to a pool.
+    pub fn recycle(self, pool: &mut Pool) {
+        self.factor.recycle(pool);
+        pool.give(self.mean);
     }
 
     /// The rank p.

@@ -16,26 +16,47 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 
 use super::root::{Root, run_starts};
-use crate::simd::{combine_rows, padded};
+use crate::pool::Pool;
 use crate::structure::StencilMatrix;
 
 /// Rows of the result that share one matrix product.
 const CHUNK: usize = 4;
 
 /// B_lᵀ A B_r for a stencil matrix on the grid of both roots: p_l rows of p_r numbers.
-pub(super) fn stencil(left: &Root, a: &StencilMatrix, right: &Root) -> Vec<f64> {
-    let mut half = half_stencil(left, a, right);
+pub(super) fn stencil(left: &Root, a: &StencilMatrix, right: &Root, pool: &mut Pool) -> Vec<f64> {
+    let mut half = half_stencil(left, a, right, pool);
     if left.axes.len() == 1 {
         return half;
     }
+    if std::ptr::eq(left, right) {
+        add_transpose(&mut half, left.rank());
+        return half;
+    }
     let (p, q) = (left.rank(), right.rank());
-    let mirrored = if std::ptr::eq(left, right) { half.clone() } else { half_stencil(right, a, left) };
+    let mirrored = half_stencil(right, a, left, pool);
     for i in 0..p {
         for j in 0..q {
             half[i * q + j] += mirrored[j * p + i];
         }
     }
+    pool.give(mirrored);
     half
+}
+
+/// x ← x + xᵀ, in tiles that fit the first cache.
+fn add_transpose(x: &mut [f64], p: usize) {
+    const TILE: usize = 16;
+    for top in (0..p).step_by(TILE) {
+        for left in (0..=top).step_by(TILE) {
+            for i in top..(top + TILE).min(p) {
+                for j in left..(left + TILE).min(i + 1) {
+                    let sum = x[i * p + j] + x[j * p + i];
+                    x[i * p + j] = sum;
+                    x[j * p + i] = sum;
+                }
+            }
+        }
+    }
 }
 
 /// B_lᵀ X B_r for a dense matrix X between the grids of the two roots.
@@ -51,41 +72,39 @@ pub(super) fn transposed(x: &[f64], rows: usize, columns: usize) -> Vec<f64> {
     (0..columns).flat_map(|j| (0..rows).map(move |i| x[i * columns + j])).collect()
 }
 
-fn half_stencil(left: &Root, a: &StencilMatrix, right: &Root) -> Vec<f64> {
+fn half_stencil(left: &Root, a: &StencilMatrix, right: &Root, pool: &mut Pool) -> Vec<f64> {
     let d = left.axes.len();
-    let mut blocks = contract_last(left, a, right);
+    let mut blocks = contract_last(left, a, right, pool);
     for k in (0..d - 1).rev() {
-        blocks = contract(left, right, k, &blocks);
+        let next = contract(left, right, k, &blocks, pool);
+        pool.give(std::mem::replace(&mut blocks, next));
     }
     blocks
 }
 
 /// The last axis: for each pair of grid rows (runs along the last axis) the block Vᵀ A_rows V.
-fn contract_last(left: &Root, a: &StencilMatrix, right: &Root) -> Vec<f64> {
+fn contract_last(left: &Root, a: &StencilMatrix, right: &Root, pool: &mut Pool) -> Vec<f64> {
     let last = left.axes.len() - 1;
     let (l, r) = (&left.axes[last], &right.axes[last]);
-    let (g, width, leads) = (l.points, a.width(), a.width() / 7);
+    let (g, leads) = (l.points, a.leads());
     let block = l.rank * r.rank;
-    let mut blocks = vec![0.0; left.points() / g * leads * block];
-    let mut banded = vec![0.0; g * r.stride];
+    let mut blocks = pool.zeros(left.points() / g * leads * block);
+    let mut banded = pool.take(g * r.stride);
     let l_matrix = MatRef::from_row_major_slice_with_stride(&l.rows, g, l.rank, l.stride);
     a.for_each_row_pair(|row, _, lead, mirrored| {
-        for (c, out) in banded.chunks_exact_mut(r.stride).enumerate() {
-            let (lo, hi) = (c.saturating_sub(3), (c + 4).min(g));
-            let at = (row * g + c) * width + lead * 7 + 3 - c;
-            combine_rows(&r.rows[lo * r.stride..hi * r.stride], r.stride, &a.data()[at + lo..at + hi], out);
-        }
+        a.multiply_row_pair(row, lead, &r.rows, r.stride, &mut banded);
         let out = &mut blocks[(row * leads + lead) * block..][..block];
         let right = MatRef::from_row_major_slice_with_stride(&banded, g, r.rank, r.stride);
         let out = MatMut::from_row_major_slice_mut(out, l.rank, r.rank);
         let weight = if mirrored || last == 0 { 1.0 } else { 0.5 };
         matmul(out, Accum::Replace, l_matrix.transpose(), right, weight, Par::Seq);
     });
+    pool.give(banded);
     blocks
 }
 
 /// Axis k: turns blocks over level k+1 into blocks over level k.
-fn contract(left: &Root, right: &Root, k: usize, blocks: &[f64]) -> Vec<f64> {
+fn contract(left: &Root, right: &Root, k: usize, blocks: &[f64], pool: &mut Pool) -> Vec<f64> {
     let (l, r) = (&left.axes[k], &right.axes[k]);
     let g = l.points;
     let outer_rows: usize = left.axes[..k].iter().map(|a| a.points).product();
@@ -96,17 +115,17 @@ fn contract(left: &Root, right: &Root, k: usize, blocks: &[f64]) -> Vec<f64> {
     let r_matrix = MatRef::from_row_major_slice_with_stride(&r.rows, g, r.rank, r.stride);
     let l_matrix = MatRef::from_row_major_slice_with_stride(&l.rows, g, l.rank, l.stride);
 
-    // Rows of `lines` are padded so that the products below read aligned runs.
     let line = nl * pr;
-    let stride = padded(line);
-    let mut lines = vec![0.0; g * stride];
-    let mut boxed = vec![0.0; r.rank * block];
-    let mut rows = vec![0.0; CHUNK * line];
-    let mut raw = vec![0.0; pl * pr];
-    let mut out = vec![0.0; outer_rows * outer_leads * pl * pr];
+    let mut lines = pool.take(g * line);
+    let mut boxed = pool.take(r.rank * block);
+    let mut rows = pool.take(CHUNK * line);
+    let mut raw = pool.take(if k == 0 { 0 } else { pl * pr });
+    let mut out = pool.take(outer_rows * outer_leads * pl * pr);
+    let right_runs: Vec<_> = run_starts(&right.levels[k].counts).collect();
+    let left_runs: Vec<_> = run_starts(&left.levels[k].counts).collect();
     for (index, target) in out.chunks_exact_mut(pl * pr).enumerate() {
         let (outer_row, outer_lead) = (index / outer_leads, index % outer_leads);
-        for i in 0..g {
+        for (i, line) in lines.chunks_exact_mut(line).enumerate() {
             // Over the offsets: the valid ones are consecutive blocks and consecutive rows of V.
             let (lo, hi) = (i.saturating_sub(reach), (i + 4).min(g));
             let first = ((outer_row * g + i) * outer_leads + outer_lead) * offsets + lo + reach - i;
@@ -121,28 +140,26 @@ fn contract(left: &Root, right: &Root, k: usize, blocks: &[f64]) -> Vec<f64> {
                 1.0,
                 Par::Seq,
             );
-            for (alpha, packed) in lines[i * stride..][..line].chunks_exact_mut(pr).enumerate() {
-                for (b, (start, count)) in run_starts(&right.levels[k].counts).enumerate() {
-                    packed[start..start + count].copy_from_slice(&boxed[b * block + alpha * nr..][..count]);
+            for (&(start, count), boxed) in right_runs.iter().zip(boxed.chunks_exact(block)) {
+                for (packed, source) in line.chunks_exact_mut(pr).zip(boxed.chunks_exact(nr)) {
+                    packed[start..start + count].copy_from_slice(&source[..count]);
                 }
             }
         }
         // Over the points: a few rows a at a time, as many sub-indices α as the first of them needs.
-        let runs: Vec<_> = run_starts(&left.levels[k].counts).collect();
-        for (chunk, runs) in runs.chunks(CHUNK).enumerate() {
+        let unsorted = if k == 0 { &mut *target } else { &mut raw };
+        for (chunk, runs) in left_runs.chunks(CHUNK).enumerate() {
             let length = runs[0].1 * pr;
             let v = l_matrix.subcols(chunk * CHUNK, runs.len()).transpose();
-            let u = MatRef::from_row_major_slice_with_stride(&lines, g, length, stride);
+            let u = MatRef::from_row_major_slice_with_stride(&lines, g, length, line);
             let product =
                 MatMut::from_row_major_slice_mut(&mut rows[..runs.len() * length], runs.len(), length);
             matmul(product, Accum::Replace, v, u, 1.0, Par::Seq);
             for (row, &(start, count)) in rows.chunks_exact(length).zip(runs) {
-                raw[start * pr..(start + count) * pr].copy_from_slice(&row[..count * pr]);
+                unsorted[start * pr..(start + count) * pr].copy_from_slice(&row[..count * pr]);
             }
         }
-        if k == 0 {
-            target.copy_from_slice(&raw);
-        } else {
+        if k > 0 {
             for (row, &i) in target.chunks_exact_mut(pr).zip(&left.levels[k].order) {
                 for (entry, &j) in row.iter_mut().zip(&right.levels[k].order) {
                     *entry = raw[i * pr + j];
@@ -150,6 +167,7 @@ fn contract(left: &Root, right: &Root, k: usize, blocks: &[f64]) -> Vec<f64> {
             }
         }
     }
+    [lines, boxed, rows, raw].into_iter().for_each(|array| pool.give(array));
     out
 }
 
@@ -182,7 +200,7 @@ mod tests {
             for tolerance in [1e-12, 1e-3] {
                 let (left, right) = (root(&shape[..d], 1.3, tolerance), root(&shape[..d], 0.7, tolerance));
                 for (l, r) in [(&left, &left), (&left, &right), (&right, &left)] {
-                    let (fast, slow) = (stencil(l, &a, r), dense(l, &whole, r));
+                    let (fast, slow) = (stencil(l, &a, r, &mut Pool::default()), dense(l, &whole, r));
                     let scale = slow.iter().fold(0.0, |s: f64, v| s.max(v.abs()));
                     for (f, s) in fast.iter().zip(&slow) {
                         // Sums over at most m = 1050 grid points on either side.

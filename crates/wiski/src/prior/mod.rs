@@ -21,6 +21,7 @@ use crate::error::{Error, Result, length};
 use crate::grid::Lattice;
 use crate::interp::Weights;
 use crate::kernel::Kernel;
+use crate::pool::Pool;
 use crate::structure::{BlockMatrix, Cross, GridMatrix};
 pub(crate) use root::{AxisRoot, Root};
 
@@ -145,17 +146,21 @@ impl Prior {
     }
 
     /// Bᵀ A B, p×p, for a matrix over the lattice.
-    pub(crate) fn congruence(&self, a: &BlockMatrix) -> Vec<f64> {
-        let mut gram = vec![0.0; self.rank * self.rank];
+    pub(crate) fn congruence(&self, a: &BlockMatrix, pool: &mut Pool) -> Vec<f64> {
+        if let [only] = self.components.as_slice() {
+            return between((only.block, &only.root), a, (only.block, &only.root), pool);
+        }
+        let mut gram = pool.take(self.rank * self.rank);
         for (i, left) in self.components.iter().enumerate() {
             for right in &self.components[i..] {
-                let part = between((left.block, &left.root), a, (right.block, &right.root));
+                let part = between((left.block, &left.root), a, (right.block, &right.root), pool);
                 for (i, row) in left.range().zip(part.chunks_exact(right.root.rank())) {
                     for (j, &value) in right.range().zip(row) {
                         gram[i * self.rank + j] = value;
                         gram[j * self.rank + i] = value;
                     }
                 }
+                pool.give(part);
             }
         }
         gram
@@ -163,8 +168,9 @@ impl Prior {
 
     /// Bᵀ A C, p rows, for another root C on one block.
     pub(crate) fn congruence_with(&self, a: &BlockMatrix, block: usize, other: &Root) -> Vec<f64> {
-        let parts = self.components.iter().map(|left| between((left.block, &left.root), a, (block, other)));
-        parts.flatten().collect()
+        let mut pool = Pool::default();
+        let parts = self.components.iter();
+        parts.flat_map(|left| between((left.block, &left.root), a, (block, other), &mut pool)).collect()
     }
 
     /// (BᵀL)(CᵀL)ᵀ, p rows, for a matrix A = L Lᵀ given by m rows of `columns` numbers and a root C on one
@@ -195,13 +201,13 @@ impl Prior {
 }
 
 /// B_lᵀ A B_r for two roots, each on one block.
-fn between(left: (usize, &Root), a: &BlockMatrix, right: (usize, &Root)) -> Vec<f64> {
+fn between(left: (usize, &Root), a: &BlockMatrix, right: (usize, &Root), pool: &mut Pool) -> Vec<f64> {
     if left.0 > right.0 {
         let (p, q) = (left.1.rank(), right.1.rank());
-        return congruence::transposed(&between(right, a, left), q, p);
+        return congruence::transposed(&between(right, a, left, pool), q, p);
     }
     match (&a.diagonal()[left.0], left.0 == right.0) {
-        (GridMatrix::Stencil(a), true) => congruence::stencil(left.1, a, right.1),
+        (GridMatrix::Stencil(a), true) => congruence::stencil(left.1, a, right.1, pool),
         (GridMatrix::Dense(a), true) => congruence::dense(left.1, a.data(), right.1),
         (_, false) => match a.cross().iter().find(|c| (c.first, c.second) == (left.0, right.0)) {
             Some(Cross { data, .. }) => congruence::dense(left.1, data, right.1),

@@ -27,6 +27,7 @@ pub use root::LowRankRoot;
 use crate::error::{Error, Result, finite, length, positive};
 use crate::grid::{Growth, Lattice};
 use crate::interp::Weights;
+use crate::pool::Pool;
 use crate::prior::{Prior, Root};
 use crate::structure::{BlockMatrix, Symmetric};
 
@@ -70,6 +71,14 @@ pub struct Whitened {
     pub(crate) gram: Vec<f64>,
     /// Bᵀ b.
     pub(crate) rhs: Vec<f64>,
+}
+
+impl Whitened {
+    /// Gives the memory back.
+    pub(crate) fn recycle(self, pool: &mut Pool) {
+        pool.give(self.gram);
+        pool.give(self.rhs);
+    }
 }
 
 impl Stats {
@@ -297,10 +306,10 @@ impl Stats {
     }
 
     /// BᵀAB and Bᵀb for a prior on the same grids.
-    pub(crate) fn whiten(&self, prior: &Prior) -> Whitened {
+    pub(crate) fn whiten(&self, prior: &Prior, pool: &mut Pool) -> Whitened {
         debug_assert_eq!(prior.lattice(), &self.lattice, "prior and statistics live on the same grids");
         let gram = match &self.gram {
-            Gram::Exact(a) => prior.congruence(a),
+            Gram::Exact(a) => prior.congruence(a, pool),
             Gram::LowRank(root) => prior.congruence_of_root(&root.rows(), root.rank(), None),
         };
         Whitened { gram, rhs: prior.project(&self.b, 1) }

@@ -67,17 +67,6 @@ impl GridMatrix {
             Self::Dense(a) => a.apply(x, y, &mut []),
         }
     }
-
-    /// Calls `f(i, j, place)` for all entries that are kept.
-    fn for_each_entry(&self, mut f: impl FnMut(usize, usize, usize)) {
-        match self {
-            Self::Stencil(a) => a.for_each_entry(f),
-            Self::Dense(a) => {
-                let m = a.size();
-                (0..m * m).for_each(|at| f(at / m, at % m, at));
-            }
-        }
-    }
 }
 
 /// A dense off-diagonal block between the grids `first` < `second`.
@@ -258,11 +247,12 @@ impl BlockMatrix {
     /// Sets every kept entry to the inner product of two rows of a matrix: A = V Vᵀ where kept.
     pub(crate) fn fill_with_inner_products(&mut self, rows: &[f64], stride: usize) {
         let row = |i: usize| &rows[i * stride..(i + 1) * stride];
-        for (j, block) in self.diagonal.iter_mut().enumerate() {
-            let offset = self.offsets[j];
-            let mut values = Vec::with_capacity(block.data().len());
-            block.for_each_entry(|i, k, at| values.push((at, dot(row(offset + i), row(offset + k)))));
-            values.into_iter().for_each(|(at, value)| block.data_mut()[at] = value);
+        for (block, &offset) in self.diagonal.iter_mut().zip(&self.offsets) {
+            let entry = |i: usize, k: usize| dot(row(offset + i), row(offset + k));
+            match block {
+                GridMatrix::Stencil(a) => a.fill(entry),
+                GridMatrix::Dense(a) => a.fill(entry),
+            }
         }
         let ends: Vec<usize> = (0..self.offsets.len()).map(|j| self.offsets[j] + self.block_len(j)).collect();
         for Cross { first, second, data } in &mut self.cross {

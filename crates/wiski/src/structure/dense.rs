@@ -31,6 +31,17 @@ impl DenseMatrix {
         &mut self.data
     }
 
+    /// Sets every entry to f(i, j), which must be symmetric.
+    pub(crate) fn fill(&mut self, f: impl Fn(usize, usize) -> f64) {
+        for i in 0..self.size {
+            for j in 0..=i {
+                let entry = f(i, j);
+                self.data[i * self.size + j] = entry;
+                self.data[j * self.size + i] = entry;
+            }
+        }
+    }
+
     /// A += c w wᵀ: 16^d multiply-adds.
     pub(crate) fn add_outer(&mut self, grid: &Grid, w: &Weights, c: f64) {
         w.for_each(grid, |i, wi| {

@@ -1,5 +1,5 @@
 //! The slow, obviously right Gaussian process that everything fast is compared with, and data for it.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 use faer::prelude::*;
 use faer::{Mat, Side};

@@ -1,0 +1,58 @@
+//! Reused memory for computations that run over and over on arrays of the same sizes.
+//!
+//! Refitting hyperparameters evaluates the evidence thousands of times, each time with a dozen arrays of
+//! hundreds of kilobytes. Fetched anew from the operating system, their page faults would cost more than the
+//! arithmetic.
+
+/// Arrays that are free to be used again.
+#[derive(Debug, Clone, Default)]
+pub struct Pool {
+    free: Vec<Vec<f64>>,
+}
+
+impl Pool {
+    /// An array of the given length. What it holds is unspecified.
+    pub(crate) fn take(&mut self, len: usize) -> Vec<f64> {
+        // The smallest that is large enough, else the largest, to grow.
+        let fits = |v: &Vec<f64>| {
+            if v.capacity() >= len { (0, v.capacity()) } else { (1, usize::MAX - v.capacity()) }
+        };
+        let best = (0..self.free.len()).min_by_key(|&i| fits(&self.free[i]));
+        let mut array = best.map_or_else(Vec::new, |i| self.free.swap_remove(i));
+        array.resize(len, 0.0);
+        array
+    }
+
+    /// An array of zeros.
+    pub(crate) fn zeros(&mut self, len: usize) -> Vec<f64> {
+        let mut array = self.take(len);
+        array.fill(0.0);
+        array
+    }
+
+    /// Takes an array back.
+    pub(crate) fn give(&mut self, array: Vec<f64>) {
+        self.free.push(array);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_come_back() {
+        let mut pool = Pool::default();
+        let (mut small, large) = (pool.take(10), pool.take(1000));
+        small.fill(7.0);
+        let places = (small.as_ptr(), large.as_ptr());
+        pool.give(large);
+        pool.give(small);
+        let again = pool.take(8);
+        assert_eq!(again.as_ptr(), places.0);
+        let zeros = pool.zeros(900);
+        assert_eq!(zeros.as_ptr(), places.1);
+        assert!(zeros.iter().all(|&v| v == 0.0) && zeros.len() == 900);
+        assert_eq!(pool.take(5).len(), 5);
+    }
+}
