@@ -6,7 +6,7 @@
 //! | few unknowns, exact gradients, a box or none | [`LbfgsB`] |
 //! | one cheap step per observation, or noisy gradients | [`Adam`] |
 //! | a positive parameter for an optimiser without bounds | [`Transform`] |
-//! | a penalty that keeps a parameter sensible | [`Prior`] |
+//! | a penalty that keeps a parameter sensible | [`Hyperprior`] |
 //!
 //! Everything here *minimises*: hand over minus the evidence, minus the acquisition value.
 //!
@@ -25,14 +25,16 @@
 
 pub mod adam;
 pub mod bounds;
+pub mod hyper;
+pub mod hyperprior;
 pub mod lbfgsb;
 pub mod objective;
-pub mod prior;
 pub mod transform;
 
 pub use adam::{Adam, Annealing};
 pub use bounds::Bounds;
+pub use hyper::{HyperSpace, Hyperparameters};
+pub use hyperprior::Hyperprior;
 pub use lbfgsb::{LbfgsB, Minimum, Stop, Workspace};
 pub use objective::{FnObjective, Objective};
-pub use prior::Prior;
 pub use transform::Transform;

@@ -1,4 +1,4 @@
-//! Prior densities of a single parameter, normalised, with their derivatives: what they add to the evidence when
+//! Hyperprior densities of a single parameter, normalised, with their derivatives: what they add to the evidence when
 //! hyperparameters are learned.
 //!
 //! | prior | log density at v | derivative |
@@ -14,10 +14,10 @@
 //! which an optimiser reads as a step too long; keep the search inside with bounds.
 //!
 //! ```
-//! use wiski::learn::Prior;
+//! use wiski::learn::Hyperprior;
 //!
 //! // A length-scale that is probably near 0.5: the mode is (shape − 1)/rate.
-//! let prior = Prior::Gamma { shape: 3.0, rate: 4.0 };
+//! let prior = Hyperprior::Gamma { shape: 3.0, rate: 4.0 };
 //! prior.validate()?;
 //! assert!(prior.derivative(0.5).abs() < 1e-15);
 //! assert_eq!(prior.log_density(-1.0), f64::NEG_INFINITY);
@@ -29,7 +29,7 @@ use std::f64::consts::PI;
 
 /// A density for one parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Prior {
+pub enum Hyperprior {
     /// No preference.
     Flat,
     /// Positive values with mean shape/rate and variance shape/rate².
@@ -62,7 +62,7 @@ pub enum Prior {
     },
 }
 
-impl Prior {
+impl Hyperprior {
     /// Refuses parameters that describe no density.
     pub fn validate(&self) -> Result<()> {
         match *self {
@@ -135,13 +135,13 @@ fn log_normal_density(v: f64, mean: f64, sd: f64) -> f64 {
 mod tests {
     use super::*;
 
-    const PROPER: [Prior; 6] = [
-        Prior::Gamma { shape: 3.0, rate: 6.0 },
-        Prior::Gamma { shape: 0.7, rate: 0.2 },
-        Prior::Gamma { shape: 150.0, rate: 30.0 },
-        Prior::LogNormal { mu: -1.3, sigma: 0.6 },
-        Prior::Normal { mean: 2.0, sd: 0.3 },
-        Prior::Uniform { lo: 0.5, hi: 4.0 },
+    const PROPER: [Hyperprior; 6] = [
+        Hyperprior::Gamma { shape: 3.0, rate: 6.0 },
+        Hyperprior::Gamma { shape: 0.7, rate: 0.2 },
+        Hyperprior::Gamma { shape: 150.0, rate: 30.0 },
+        Hyperprior::LogNormal { mu: -1.3, sigma: 0.6 },
+        Hyperprior::Normal { mean: 2.0, sd: 0.3 },
+        Hyperprior::Uniform { lo: 0.5, hi: 4.0 },
     ];
 
     /// Log densities at 0.3 and 1.7 by scipy.stats 1.17 (`gamma.logpdf(x, a, scale=1/b)`,
@@ -177,13 +177,13 @@ mod tests {
             for i in -12_000..=2_000 {
                 let u = f64::from(i) * step;
                 let (v, jacobian) =
-                    if matches!(prior, Prior::Normal { .. }) { (u, 1.0) } else { (u.exp(), u.exp()) };
+                    if matches!(prior, Hyperprior::Normal { .. }) { (u, 1.0) } else { (u.exp(), u.exp()) };
                 sum += prior.log_density(v).exp() * jacobian * step;
             }
             assert!((sum - 1.0).abs() < 1e-12, "{prior:?} {sum}");
         }
         let (lo, hi) = (0.5, 4.0);
-        let density = Prior::Uniform { lo, hi }.log_density(1.0).exp();
+        let density = Hyperprior::Uniform { lo, hi }.log_density(1.0).exp();
         assert!((density * (hi - lo) - 1.0).abs() < 1e-15);
     }
 
@@ -216,20 +216,20 @@ mod tests {
             assert_eq!(prior.log_density(v), f64::NEG_INFINITY, "{prior:?} {v}");
             assert_eq!(prior.derivative(v), 0.0, "{prior:?} {v}");
         }
-        assert_eq!((Prior::Flat.log_density(1e300), Prior::Flat.derivative(1e300)), (0.0, 0.0));
+        assert_eq!((Hyperprior::Flat.log_density(1e300), Hyperprior::Flat.derivative(1e300)), (0.0, 0.0));
     }
 
     #[test]
     fn parameters_that_describe_nothing_are_refused() {
         assert!(PROPER.iter().all(|p| p.validate().is_ok()));
         for prior in [
-            Prior::Gamma { shape: 0.0, rate: 1.0 },
-            Prior::Gamma { shape: 1.0, rate: f64::INFINITY },
-            Prior::LogNormal { mu: f64::NAN, sigma: 1.0 },
-            Prior::LogNormal { mu: 0.0, sigma: -1.0 },
-            Prior::Normal { mean: 0.0, sd: 0.0 },
-            Prior::Uniform { lo: 1.0, hi: 1.0 },
-            Prior::Uniform { lo: f64::NEG_INFINITY, hi: 1.0 },
+            Hyperprior::Gamma { shape: 0.0, rate: 1.0 },
+            Hyperprior::Gamma { shape: 1.0, rate: f64::INFINITY },
+            Hyperprior::LogNormal { mu: f64::NAN, sigma: 1.0 },
+            Hyperprior::LogNormal { mu: 0.0, sigma: -1.0 },
+            Hyperprior::Normal { mean: 0.0, sd: 0.0 },
+            Hyperprior::Uniform { lo: 1.0, hi: 1.0 },
+            Hyperprior::Uniform { lo: f64::NEG_INFINITY, hi: 1.0 },
         ] {
             assert!(prior.validate().is_err(), "{prior:?}");
         }
