@@ -30,6 +30,7 @@ pub mod hyperprior;
 pub mod lbfgsb;
 pub mod objective;
 pub mod transform;
+pub mod warmup;
 
 pub use adam::{Adam, Annealing};
 pub use bounds::Bounds;
@@ -38,3 +39,4 @@ pub use hyperprior::Hyperprior;
 pub use lbfgsb::{LbfgsB, Minimum, Stop, Workspace};
 pub use objective::{FnObjective, Objective};
 pub use transform::Transform;
+pub use warmup::{Rows, WarmUp, WarmUpTraining};

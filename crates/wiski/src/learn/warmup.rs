@@ -1,0 +1,298 @@
+//! Learning a feature map together with the hyperparameters on rows that are still in memory: the warm-up of
+//! a stream.
+//!
+//! For rows (x_i, y_i) with features h_i = h(x_i; φ), the evidence is a function of θ and φ. Its gradient in
+//! φ goes through every interpolation weight, ∂ log p/∂h_i = [ (y_i − μ_i) ∂μ_i − ½ ∂v_i ]/(σ² d_i) at the
+//! posterior of all rows, chained with the map's own backward pass. One evaluation costs O(p³ + n 16^d).
+
+use super::{Adam, Annealing, HyperSpace, Hyperparameters, LbfgsB};
+use crate::error::Result;
+use crate::feature::{FeatureMap, Moments, Normaliser, Tape};
+use crate::grid::Lattice;
+use crate::pool::Pool;
+use crate::posterior::{Posterior, Prediction};
+use crate::stats::Stats;
+
+/// Rows in memory: inputs row after row, targets and, where known, relative noise.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rows {
+    /// The inputs, row after row.
+    pub x: Vec<f64>,
+    /// The targets.
+    pub y: Vec<f64>,
+    /// The relative noise variances; 1 for plain data.
+    pub noise: Vec<f64>,
+}
+
+impl Rows {
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.y.len()
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.y.is_empty()
+    }
+
+    /// Appends a row.
+    pub fn push(&mut self, x: &[f64], y: f64, noise: f64) {
+        self.x.extend_from_slice(x);
+        self.y.push(y);
+        self.noise.push(noise);
+    }
+
+    /// The rows whose number satisfies the condition.
+    pub(crate) fn filter(&self, keep: impl Fn(usize) -> bool) -> Self {
+        let dim = self.x.len() / self.len().max(1);
+        let mut rows = Self::default();
+        for i in (0..self.len()).filter(|&i| keep(i)) {
+            rows.push(&self.x[i * dim..(i + 1) * dim], self.y[i], self.noise[i]);
+        }
+        rows
+    }
+}
+
+/// How long and how fast features and hyperparameters are learned together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WarmUpTraining {
+    /// The number of full-batch Adam steps.
+    pub epochs: usize,
+    /// The learning rate of the hyperparameters.
+    pub rate: f64,
+    /// The learning rate of the feature map.
+    pub feature_rate: f64,
+    /// The rate to which both are annealed.
+    pub end_rate: f64,
+}
+
+/// A feature map and hyperparameters on rows in memory.
+#[derive(Debug, Clone)]
+pub struct WarmUp {
+    rows: Rows,
+    map: FeatureMap,
+    moments: Moments,
+    lattice: Lattice,
+    hyper: Hyperparameters,
+    space: HyperSpace,
+    tolerance: f64,
+    pool: Pool,
+    normaliser: Normaliser,
+    tape: Tape,
+    h: Vec<f64>,
+}
+
+impl WarmUp {
+    /// Starts from the given map and hyperparameters.
+    pub fn new(
+        rows: Rows,
+        map: FeatureMap,
+        lattice: Lattice,
+        hyper: Hyperparameters,
+        space: HyperSpace,
+        tolerance: f64,
+    ) -> Result<Self> {
+        let moments = map.moments_of(&rows.x)?;
+        let h = vec![0.0; rows.len() * map.output_dim()];
+        Ok(Self {
+            rows,
+            map,
+            moments,
+            lattice,
+            hyper,
+            space,
+            tolerance,
+            pool: Pool::default(),
+            normaliser: Normaliser::default(),
+            tape: Tape::new(),
+            h,
+        })
+    }
+
+    /// The feature map as it is now.
+    pub fn map(&self) -> &FeatureMap {
+        &self.map
+    }
+
+    /// The hyperparameters as they are now.
+    pub fn hyperparameters(&self) -> &Hyperparameters {
+        &self.hyper
+    }
+
+    /// The map, its moments and the hyperparameters.
+    pub fn into_parts(self) -> (FeatureMap, Moments, Hyperparameters) {
+        (self.map, self.moments, self.hyper)
+    }
+
+    /// The statistics of the rows under the present map.
+    fn stats(&mut self) -> Result<Stats> {
+        let (d, k) = (self.map.input_dim(), self.map.output_dim());
+        if let FeatureMap::Mlp(_) = self.map {
+            self.moments = self.map.moments_of(&self.rows.x)?;
+        }
+        let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
+        for (x, h) in self.rows.x.chunks_exact(d).zip(self.h.chunks_exact_mut(k)) {
+            view.forward(x, h, &mut self.tape)?;
+        }
+        let mut stats = Stats::new(self.lattice.clone());
+        stats.observe_batch(&self.h, &self.rows.y, Some(&self.rows.noise))?;
+        Ok(stats)
+    }
+
+    /// The objective −(evidence + priors)/n with its gradients in the hyperparameters' unknowns and in φ.
+    pub fn evaluate(&mut self, by_hyper: &mut [f64], by_features: &mut [f64]) -> Result<f64> {
+        let stats = self.stats()?;
+        let (value, posterior) =
+            self.space.evaluate(&stats, &self.hyper, self.tolerance, &mut self.pool, by_hyper)?;
+        self.feature_gradient(&posterior, by_features)?;
+        posterior.recycle(&mut self.pool);
+        Ok(value)
+    }
+
+    fn feature_gradient(&mut self, posterior: &Posterior, by_features: &mut [f64]) -> Result<()> {
+        by_features.fill(0.0);
+        let (d, k) = (self.map.input_dim(), self.map.output_dim());
+        let predictor = posterior.predictor();
+        let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
+        let scale = -(self.rows.len() as f64).recip();
+        for (i, (x, h)) in self.rows.x.chunks_exact(d).zip(self.h.chunks_exact_mut(k)).enumerate() {
+            view.forward(x, h, &mut self.tape)?;
+            let mut gradient = predictor.predict_gradient(h)?;
+            gradient.prediction.noise *= self.rows.noise[i];
+            let dh: Vec<f64> = gradient.of_evidence(self.rows.y[i]).iter().map(|g| scale * g).collect();
+            view.backward(&mut self.tape, &dh, by_features, None)?;
+        }
+        Ok(())
+    }
+
+    /// Fits the hyperparameters at the present features.
+    pub fn fit_hyperparameters(&mut self, optimiser: &LbfgsB) -> Result<()> {
+        let stats = self.stats()?;
+        self.hyper = self.space.refit(&stats, &self.hyper, self.tolerance, optimiser, &mut self.pool)?.0;
+        Ok(())
+    }
+
+    /// Full-batch Adam on both, as the paper pretrains. `watch` is called after every epoch with the number
+    /// of epochs done and may stop the training by returning false.
+    pub fn train(
+        &mut self,
+        training: &WarmUpTraining,
+        mut watch: impl FnMut(&mut Self, usize) -> Result<bool>,
+    ) -> Result<()> {
+        let (t, f) = (self.space.dim(), self.map.parameters().len());
+        let annealing = Annealing { end: training.end_rate, steps: training.epochs };
+        let mut adam = Adam::with_groups(&[(0..t, training.rate), (t..t + f, training.feature_rate)])?
+            .with_annealing(annealing)?;
+        let (mut x, mut gradient) = (vec![0.0; t + f], vec![0.0; t + f]);
+        for epoch in 1..=training.epochs {
+            let (by_hyper, by_features) = gradient.split_at_mut(t);
+            self.evaluate(by_hyper, by_features)?;
+            x[..t].copy_from_slice(&self.space.to_raw(&self.hyper)?);
+            x[t..].copy_from_slice(self.map.parameters());
+            adam.step(&mut x, &gradient)?;
+            self.hyper = self.space.to_hyperparameters(&x[..t], &self.hyper)?;
+            self.map.parameters_mut().copy_from_slice(&x[t..]);
+            if !watch(self, epoch)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The mean log density that the posterior of the rows gives to other rows.
+    pub fn score(&mut self, held_out: &Rows) -> Result<f64> {
+        let stats = self.stats()?;
+        let mut unused = vec![0.0; self.space.dim()];
+        let (_, posterior) =
+            self.space.evaluate(&stats, &self.hyper, self.tolerance, &mut self.pool, &mut unused)?;
+        let predictor = posterior.predictor();
+        let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
+        let mut h = vec![0.0; self.map.output_dim()];
+        let mut sum = 0.0;
+        for (i, x) in held_out.x.chunks_exact(self.map.input_dim()).enumerate() {
+            view.forward(x, &mut h, &mut self.tape)?;
+            let p = predictor.predict(&h)?;
+            let p = Prediction { noise: p.noise * held_out.noise[i], ..p };
+            sum += p.log_density(held_out.y[i]);
+        }
+        posterior.recycle(&mut self.pool);
+        Ok(sum / held_out.len().max(1) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::feature::{Linear, Mlp, Projection};
+    use crate::grid::Grid;
+    use crate::kernel::Kernel;
+    use rand::SeedableRng;
+
+    fn rows(n: usize) -> Rows {
+        let mut rows = Rows::default();
+        for i in 0..n {
+            let x = [0.37, 0.71, 0.93].map(|a: f64| 2.0 * (a * (i * i + 3 * i + 1) as f64).fract() - 1.0);
+            let y = (2.0 * x[0] + x[1]).sin() + 0.1 * (1.3 * (i * i) as f64).sin();
+            rows.push(&x, y, 0.5 + (i % 3) as f64);
+        }
+        rows
+    }
+
+    fn warm_up(map: FeatureMap) -> WarmUp {
+        let lattice = Lattice::from(Grid::covering(&[(-1.0, 1.0); 2], &[9, 10]).unwrap());
+        let hyper = Hyperparameters { kernels: vec![Kernel::rbf(&[0.6, 0.8]).unwrap()], noise: 0.1 };
+        let space = HyperSpace::new(&hyper);
+        WarmUp::new(rows(60), map, lattice, hyper, space, 1e-13).unwrap()
+    }
+
+    #[test]
+    fn the_gradient_in_features_and_hyperparameters_matches_differences() {
+        let projection = Projection::new(2, 3, vec![0.5, 0.3, -0.2, 0.1, -0.4, 0.6]).unwrap();
+        let mut warm = warm_up(FeatureMap::from(Linear::new(projection)));
+        let (mut by_hyper, mut by_features) = (vec![0.0; 4], vec![0.0; 6]);
+        warm.evaluate(&mut by_hyper, &mut by_features).unwrap();
+        let (mut a, mut b) = (vec![0.0; 4], vec![0.0; 6]);
+        for i in 0..6 {
+            let start = warm.map.parameters()[i];
+            let mut at = |value: f64| {
+                warm.map.parameters_mut()[i] = value;
+                let v = warm.evaluate(&mut a, &mut b).unwrap();
+                warm.map.parameters_mut()[i] = start;
+                v
+            };
+            let numeric = (at(start + 1e-6) - at(start - 1e-6)) / 2e-6;
+            assert!(
+                (by_features[i] - numeric).abs() < 1e-6 * (1.0 + numeric.abs()),
+                "{i}: {} {numeric}",
+                by_features[i]
+            );
+        }
+    }
+
+    #[test]
+    fn training_improves_the_evidence_and_the_held_out_density() {
+        let mut rng = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(3);
+        let maps = [
+            FeatureMap::from(Linear::new(
+                Projection::new(2, 3, vec![0.1, 0.3, 0.5, 0.4, -0.4, 0.6]).unwrap(),
+            )),
+            FeatureMap::from(Mlp::new(3, &[8], 2, crate::feature::Activation::Tanh, &mut rng).unwrap()),
+        ];
+        let held_out = rows(160).filter(|i| i >= 60);
+        for map in maps {
+            let mut warm = warm_up(map);
+            let (mut a, mut b) = (vec![0.0; 4], vec![0.0; warm.map.parameters().len()]);
+            let before = (warm.evaluate(&mut a, &mut b).unwrap(), warm.score(&held_out).unwrap());
+            let training = WarmUpTraining { epochs: 150, rate: 0.05, feature_rate: 0.02, end_rate: 1e-4 };
+            let mut epochs = 0;
+            let count = |_: &mut WarmUp, epoch: usize| {
+                epochs = epoch;
+                Ok(epoch < 120)
+            };
+            warm.train(&training, count).unwrap();
+            assert_eq!(epochs, 120);
+            let after = (warm.evaluate(&mut a, &mut b).unwrap(), warm.score(&held_out).unwrap());
+            assert!(after.0 < before.0 - 0.1 && after.1 > before.1 + 0.1, "{before:?} {after:?}");
+        }
+    }
+}
