@@ -124,6 +124,18 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The error of a single point, with the row of its batch.
+    pub(crate) fn in_row(self, row: usize) -> Self {
+        match self {
+            Self::NotFinite { field, value, .. } => Self::NotFinite { field, value, row },
+            Self::NotPositive { field, value, .. } => Self::NotPositive { field, value, row },
+            Self::OutsideGrid { axis, value, lo, hi, .. } => Self::OutsideGrid { axis, value, lo, hi, row },
+            other => other,
+        }
+    }
+}
+
 /// A result whose error is [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 

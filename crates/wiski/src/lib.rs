@@ -66,7 +66,9 @@ pub mod model;
 pub use error::{Error, Result};
 pub use evidence::Evidence;
 pub use kernel::Kernel;
-pub use model::{OffGrid, OnlineGp, Outcome, Wiski, WiskiBuilder};
+pub use model::{
+    Features, OffGrid, OnlineGp, OnlineRegressor, Outcome, Schedule, Settings, Wiski, WiskiBuilder,
+};
 pub use pool::Pool;
 pub use posterior::{Posterior, Prediction, Predictor};
 pub use stats::Stats;

@@ -29,6 +29,7 @@ pub mod hyper;
 pub mod hyperprior;
 pub mod lbfgsb;
 pub mod objective;
+pub mod select;
 pub mod transform;
 pub mod warmup;
 
@@ -38,5 +39,6 @@ pub use hyper::{HyperSpace, Hyperparameters};
 pub use hyperprior::Hyperprior;
 pub use lbfgsb::{LbfgsB, Minimum, Stop, Workspace};
 pub use objective::{FnObjective, Objective};
+pub use select::{Choice, ProjectionSearch, Start};
 pub use transform::Transform;
 pub use warmup::{Rows, WarmUp, WarmUpTraining};

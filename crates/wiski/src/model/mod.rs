@@ -1,12 +1,20 @@
 //! Models: the interface that every online Gaussian process shares, and [`Wiski`], the one on a grid.
 
 mod builder;
+mod encoder;
+mod metrics;
+mod regressor;
+mod settings;
 mod wiski;
 
 use crate::error::{Result, length};
 use crate::posterior::Prediction;
 
 pub use builder::{OffGrid, WiskiBuilder};
+pub use encoder::{ColumnScaling, Encoder};
+pub use metrics::{DriftDetector, Prequential, Z95};
+pub use regressor::{OnlineRegressor, Reader, Snapshot, TargetScale};
+pub use settings::{Features, HalfLife, InputScaling, NoiseModel, Schedule, Settings, TargetScaling};
 pub use wiski::Wiski;
 
 /// What became of an observation.

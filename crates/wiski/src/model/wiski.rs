@@ -6,6 +6,7 @@ use super::{OffGrid, OnlineGp, Outcome, WiskiBuilder};
 use crate::error::{Error, Result, finite, length, positive};
 use crate::evidence::{self, Evidence};
 use crate::kernel::Kernel;
+use crate::learn::{HyperSpace, Hyperparameters, LbfgsB, Minimum};
 use crate::pool::Pool;
 use crate::posterior::{FunctionSample, Posterior, Prediction, PredictionGradient, Predictor, Workspace};
 use crate::prior::Prior;
@@ -120,6 +121,61 @@ impl Wiski {
         let prior = self.posterior.prior().clone();
         let posterior = Posterior::from_whitened(prior, &whitened, self.noise(), &mut pool)?;
         Ok(Evidence::of_posterior(&self.stats, &self.kernels, &whitened, &posterior))
+    }
+
+    /// Kernels and noise variance.
+    pub fn hyperparameters(&self) -> Hyperparameters {
+        Hyperparameters { kernels: self.kernels.clone(), noise: self.noise() }
+    }
+
+    /// Refits the hyperparameters from the present ones on; the evidence never gets worse.
+    pub fn refit(&mut self, space: &HyperSpace, optimiser: &LbfgsB) -> Result<Minimum> {
+        let tolerance = self.settings.rank_tolerance;
+        let (hyper, minimum) =
+            space.refit(&self.stats, &self.hyperparameters(), tolerance, optimiser, &mut self.pool)?;
+        self.set_hyperparameters(&hyper.kernels, hyper.noise)?;
+        Ok(minimum)
+    }
+
+    /// Changes the unit of the targets to (y − shift)/scale, in statistics, hyperparameters and posterior.
+    pub fn rescale_targets(&mut self, shift: f64, scale: f64) -> Result<()> {
+        let mut stats = self.stats.clone();
+        stats.standardize_targets(shift, scale)?;
+        let mut hyper = self.hyperparameters();
+        hyper.rescale(scale);
+        self.stats = stats;
+        self.set_hyperparameters(&hyper.kernels, hyper.noise)
+    }
+
+    /// Learns into the statistics only; the posterior is stale until [`Wiski::evaluate`].
+    pub(crate) fn absorb(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Outcome> {
+        let learned = self.on_grid(x, |model| model.stats.observe(x, y, noise))?;
+        Ok(if learned.is_some() { Outcome::Learned } else { Outcome::OffGrid })
+    }
+
+    /// Sets hyperparameters whose posterior the next [`Wiski::evaluate`] computes.
+    pub(crate) fn set_hyperparameters_later(&mut self, hyper: Hyperparameters) {
+        self.settings.noise = hyper.noise;
+        self.kernels = hyper.kernels;
+    }
+
+    /// The learning objective and its gradient at the present hyperparameters; brings the posterior up to
+    /// date on the way.
+    pub(crate) fn evaluate(&mut self, space: &HyperSpace, gradient: &mut [f64]) -> Result<f64> {
+        let hyper = self.hyperparameters();
+        let tolerance = self.settings.rank_tolerance;
+        let (value, posterior) = space.evaluate(&self.stats, &hyper, tolerance, &mut self.pool, gradient)?;
+        self.replace_posterior(posterior);
+        Ok(value)
+    }
+
+    /// Predicts and learns in one sweep, with relative noise.
+    pub(crate) fn step_noisy(&mut self, x: &[f64], y: f64, noise: f64) -> Result<(Outcome, Prediction)> {
+        let learned = self.on_grid(x, |model| model.learn(x, y, noise))?;
+        Ok(match learned {
+            Some(prediction) => (Outcome::Learned, prediction),
+            None => (Outcome::OffGrid, self.prior_prediction()),
+        })
     }
 
     /// Mean and variance with their gradients in x.
@@ -298,8 +354,7 @@ impl OnlineGp for Wiski {
 
     /// One sweep for both: the prediction falls out of the update.
     fn step(&mut self, x: &[f64], y: f64) -> Result<Prediction> {
-        let learned = self.on_grid(x, |model| model.learn(x, y, 1.0))?;
-        Ok(learned.unwrap_or_else(|| self.prior_prediction()))
+        self.step_noisy(x, y, 1.0).map(|(_, prediction)| prediction)
     }
 
     /// All or nothing: if any row is refused, none is learned. Large batches go through the statistics and
@@ -346,21 +401,12 @@ impl OnlineGp for Wiski {
         length("variance", mean.len(), variance.len())?;
         if self.settings.off_grid != OffGrid::Error || mean.len() < self.stats.lattice().len() / 4 {
             for (row, point) in x.chunks_exact(d).enumerate() {
-                let p = self.predict(point).map_err(|e| in_row(e, row))?;
+                let p = self.predict(point).map_err(|e| e.in_row(row))?;
                 mean[row] = p.mean;
                 variance[row] = p.variance;
             }
             return Ok(());
         }
         self.predictor().predict_batch(x, mean, variance)
-    }
-}
-
-/// An error of a single point, with the row of its batch.
-fn in_row(error: Error, row: usize) -> Error {
-    match error {
-        Error::NotFinite { field, value, .. } => Error::NotFinite { field, value, row },
-        Error::OutsideGrid { axis, value, lo, hi, .. } => Error::OutsideGrid { axis, value, lo, hi, row },
-        other => other,
     }
 }

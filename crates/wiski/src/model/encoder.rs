@@ -1,0 +1,164 @@
+//! From a user's row to coordinates on the grid: column scaling, then the feature map, which may go on
+//! learning.
+
+use crate::error::{Error, Result, finite, length};
+use crate::feature::{FeatureMap, Moments, Normaliser, Tape};
+use crate::learn::Adam;
+
+/// x → (x − shift)·factor, column by column.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnScaling {
+    /// What is subtracted from each column.
+    pub shift: Vec<f64>,
+    /// What each column is multiplied with.
+    pub factor: Vec<f64>,
+}
+
+impl ColumnScaling {
+    /// Leaves rows as they are.
+    pub fn identity(dim: usize) -> Self {
+        Self { shift: vec![0.0; dim], factor: vec![1.0; dim] }
+    }
+
+    /// Maps each interval to [−1, 1]. An empty interval keeps its unit.
+    pub fn from_bounds(bounds: &[(f64, f64)]) -> Self {
+        let half = |(lo, hi): &(f64, f64)| 0.5 * (hi - lo);
+        let factor = bounds.iter().map(|b| if half(b) > 0.0 { half(b).recip() } else { 1.0 }).collect();
+        Self { shift: bounds.iter().map(|(lo, hi)| lo + 0.5 * (hi - lo)).collect(), factor }
+    }
+
+    /// Centres each column and divides it by its standard deviation. Constant columns keep their unit.
+    pub fn from_moments(moments: &Moments) -> Self {
+        let factor = |v: f64| if v > 0.0 { v.sqrt().recip() } else { 1.0 };
+        Self { shift: moments.mean().to_vec(), factor: moments.variances().map(factor).collect() }
+    }
+
+    /// Writes the scaled row.
+    pub fn apply(&self, x: &[f64], out: &mut Vec<f64>) -> Result<()> {
+        length("x", self.shift.len(), x.len())?;
+        out.clear();
+        for (k, &value) in x.iter().enumerate() {
+            if !value.is_finite() {
+                finite(format!("x[{k}]"), value, 0)?;
+            }
+            out.push((value - self.shift[k]) * self.factor[k]);
+        }
+        Ok(())
+    }
+}
+
+/// Column scaling and feature map, with the running moments the map needs.
+#[derive(Debug, Clone)]
+pub struct Encoder {
+    scaling: ColumnScaling,
+    map: FeatureMap,
+    moments: Moments,
+    /// Present while the map is learned.
+    adam: Option<Adam>,
+    normaliser: Normaliser,
+    tape: Tape,
+    row: Vec<f64>,
+    h: Vec<f64>,
+    gradient: Vec<f64>,
+}
+
+impl Encoder {
+    pub(crate) fn new(scaling: ColumnScaling, map: FeatureMap, moments: Moments) -> Self {
+        let (h, gradient) = (vec![0.0; map.output_dim()], vec![0.0; map.parameters().len()]);
+        let (normaliser, tape) = (Normaliser::default(), Tape::new());
+        Self { scaling, map, moments, adam: None, normaliser, tape, row: Vec::new(), h, gradient }
+    }
+
+    /// Lets the map learn online at the given rate.
+    pub(crate) fn learn_at(&mut self, rate: f64) -> Result<()> {
+        let n = self.map.parameters().len();
+        self.adam = if rate > 0.0 && n > 0 { Some(Adam::new(n, rate)?) } else { None };
+        Ok(())
+    }
+
+    /// The column scaling.
+    pub fn scaling(&self) -> &ColumnScaling {
+        &self.scaling
+    }
+
+    /// The feature map.
+    pub fn map(&self) -> &FeatureMap {
+        &self.map
+    }
+
+    /// The moments of the scaled rows (or of a perceptron's last hidden layer).
+    pub fn moments(&self) -> &Moments {
+        &self.moments
+    }
+
+    /// Whether the map is being learned.
+    pub fn is_learning(&self) -> bool {
+        self.adam.is_some()
+    }
+
+    /// Whether a row's features can still change: then what was learned cannot be un-learned exactly.
+    pub fn is_fixed(&self) -> bool {
+        match &self.map {
+            FeatureMap::Identity(_) => true,
+            FeatureMap::Linear(map) => {
+                !self.is_learning() && !matches!(map.scaling(), crate::feature::Scaling::Batch)
+            }
+            FeatureMap::Mlp(map) => {
+                !self.is_learning() && !matches!(map.scaling(), crate::feature::Scaling::Batch)
+            }
+        }
+    }
+
+    /// Ends learning and makes the batch statistics constants.
+    pub(crate) fn freeze(&mut self) -> Result<()> {
+        self.adam = None;
+        self.map.freeze(&self.moments)
+    }
+
+    /// The coordinates of a row.
+    pub(crate) fn encode(&mut self, x: &[f64]) -> Result<&[f64]> {
+        self.scaling.apply(x, &mut self.row)?;
+        self.forward()?;
+        Ok(&self.h)
+    }
+
+    fn forward(&mut self) -> Result<()> {
+        let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
+        view.forward(&self.row, &mut self.h, &mut self.tape)
+    }
+
+    /// The coordinates of the row last encoded.
+    pub(crate) fn coordinates(&self) -> &[f64] {
+        &self.h
+    }
+
+    /// Takes the row last encoded into the moments and, given ∂L/∂h, moves the map one step down the
+    /// gradient; then encodes the row anew.
+    pub(crate) fn learn(&mut self, by_coordinates: Option<&[f64]>) -> Result<()> {
+        if let (Some(dh), Some(adam)) = (by_coordinates, &mut self.adam) {
+            self.gradient.fill(0.0);
+            let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
+            view.backward(&mut self.tape, dh, &mut self.gradient, None)?;
+            adam.step(self.map.parameters_mut(), &self.gradient)?;
+        }
+        if !self.is_fixed() {
+            self.map.observe(&self.row, &mut self.moments, &mut self.tape)?;
+            self.forward()?;
+        }
+        Ok(())
+    }
+
+    /// Two encoders that give every row the same coordinates.
+    pub(crate) fn agrees_with(&self, other: &Self) -> bool {
+        self.is_fixed() && other.is_fixed() && self.scaling == other.scaling && self.map == other.map
+    }
+
+    /// Refuses what needs features that no longer change.
+    pub(crate) fn require_fixed(&self, operation: &'static str) -> Result<()> {
+        if self.is_fixed() {
+            return Ok(());
+        }
+        let reason = "the feature map still changes; freeze it first, then it is exact";
+        Err(Error::Unsupported { operation, reason })
+    }
+}

@@ -1,0 +1,115 @@
+//! Running figures of a stream: how good were the predictions made before each target was seen?
+
+use crate::posterior::Prediction;
+
+/// Half the width of a 95 % interval, in standard deviations.
+pub const Z95: f64 = 1.959_963_984_540_054;
+
+/// Prequential figures: every prediction was made before its target was learned.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Prequential {
+    rows: f64,
+    squared: f64,
+    negative_log: f64,
+    covered: f64,
+}
+
+impl Prequential {
+    /// Takes in one prediction and the target that followed.
+    pub fn record(&mut self, prediction: &Prediction, y: f64) {
+        self.rows += 1.0;
+        self.squared += (y - prediction.mean).powi(2);
+        self.negative_log -= prediction.log_density(y);
+        self.covered += f64::from(u8::from((y - prediction.mean).abs() <= Z95 * prediction.std()));
+    }
+
+    /// The number of predictions.
+    pub fn rows(&self) -> f64 {
+        self.rows
+    }
+
+    /// The root mean squared error (NaN before the first prediction).
+    pub fn rmse(&self) -> f64 {
+        (self.squared / self.rows).sqrt()
+    }
+
+    /// The mean negative log density.
+    pub fn nll(&self) -> f64 {
+        self.negative_log / self.rows
+    }
+
+    /// The share of targets inside the 95 % interval.
+    pub fn coverage95(&self) -> f64 {
+        self.covered / self.rows
+    }
+}
+
+/// Notices when predictions become worse than they say they are: Page and Hinkley's test on squared
+/// standardised residuals, which have mean one while the model holds.
+///
+/// ```
+/// use wiski::model::DriftDetector;
+/// let mut detector = DriftDetector::default();
+/// assert!((0..1000).all(|i| !detector.record(if i % 2 == 0 { 1.0 } else { -1.0 })));
+/// assert!((0..100).any(|_| detector.record(4.0)));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DriftDetector {
+    /// By how much the mean of squared residuals may exceed one without being drift.
+    pub slack: f64,
+    /// The excess, summed over rows, at which drift is signalled.
+    pub threshold: f64,
+    sum: f64,
+    lowest: f64,
+}
+
+impl Default for DriftDetector {
+    /// Signals after some tens of rows with twice the expected spread; about one false alarm in a million
+    /// rows of Gaussian residuals.
+    fn default() -> Self {
+        Self { slack: 0.25, threshold: 60.0, sum: 0.0, lowest: 0.0 }
+    }
+}
+
+impl DriftDetector {
+    /// Takes in a standardised residual; true when drift is signalled, after which it starts anew.
+    pub fn record(&mut self, residual: f64) -> bool {
+        // One wild row is an outlier, not drift: its weight is limited.
+        self.sum += (residual * residual).min(16.0) - 1.0 - self.slack;
+        self.lowest = self.lowest.min(self.sum);
+        let drift = self.sum - self.lowest > self.threshold;
+        if drift {
+            (self.sum, self.lowest) = (0.0, 0.0);
+        }
+        drift
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_known_predictions() {
+        let mut m = Prequential::default();
+        let p = |mean| Prediction { mean, variance: 0.5, noise: 0.5 };
+        m.record(&p(0.0), 1.0);
+        m.record(&p(0.0), -3.0);
+        assert_eq!(m.rows(), 2.0);
+        assert!((m.rmse() - 5f64.sqrt()).abs() < 1e-15);
+        let want = 0.5 * std::f64::consts::TAU.ln() + 0.25 * (1.0 + 9.0);
+        assert!((m.nll() - want).abs() < 1e-14);
+        assert_eq!(m.coverage95(), 0.5);
+    }
+
+    #[test]
+    fn gaussian_residuals_raise_no_alarm_and_a_changed_scale_does() {
+        use rand::{RngExt, SeedableRng};
+        let mut rng = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut detector = DriftDetector::default();
+        let mut normal = || -> f64 { rng.sample(rand_distr::StandardNormal) };
+        assert_eq!((0..1_000_000).filter(|_| detector.record(normal())).count(), 0);
+        let after = (1..).find(|_| detector.record(2.0 * normal())).unwrap();
+        assert!(after < 100, "{after} rows until a doubled spread is seen");
+    }
+}

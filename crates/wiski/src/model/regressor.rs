@@ -1,0 +1,694 @@
+//! Online regression on raw rows: scaling, features, hyperparameters and noise are learned while the stream
+//! runs.
+//!
+//! The first rows are kept until there are enough to start from (the warm-up); after that no row is kept.
+//! Each further row is predicted, then learned:
+//!
+//! 1. the row is scaled and mapped to coordinates h; the posterior predicts;
+//! 2. a learned map moves one step up the predictive log density of the target;
+//! 3. the posterior is conditioned on the row in constant time, or, with one step per observation, the
+//!    hyperparameters move and the posterior follows;
+//! 4. from time to time the targets' scale is brought up to date and the hyperparameters are refitted.
+
+use std::sync::{Arc, RwLock};
+
+use super::encoder::{ColumnScaling, Encoder};
+use super::metrics::Prequential;
+use super::settings::{Features, HalfLife, InputScaling, NoiseModel, Schedule, Settings, TargetScaling};
+use super::{OnlineGp, Outcome, Wiski};
+use crate::error::{Error, Result, finite, length, positive};
+use crate::feature::{Activation, FeatureMap, Mlp, Moments};
+use crate::grid::{Grid, Lattice};
+use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch, Rows, WarmUp};
+use crate::posterior::{Prediction, Predictor};
+
+/// Old observations are decayed when their weight would fall by this factor: what is neglected meanwhile is
+/// at most one per cent of their weight.
+const DECAY_STEP: f64 = 0.99;
+
+/// A running mean and variance of targets.
+#[derive(Debug, Clone, Copy, Default)]
+struct TargetMoments {
+    weight: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl TargetMoments {
+    fn observe(&mut self, y: f64) {
+        self.weight += 1.0;
+        let before = y - self.mean;
+        self.mean += before / self.weight;
+        self.squares += before * (y - self.mean);
+    }
+
+    fn std(&self) -> f64 {
+        let variance = self.squares / self.weight;
+        if variance > 0.0 { variance.sqrt() } else { 1.0 }
+    }
+}
+
+/// y → (y − shift)/scale.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TargetScale {
+    /// What is subtracted.
+    pub shift: f64,
+    /// What is divided by.
+    pub scale: f64,
+}
+
+impl TargetScale {
+    const IDENTITY: Self = Self { shift: 0.0, scale: 1.0 };
+
+    fn apply(&self, y: f64) -> f64 {
+        (y - self.shift) / self.scale
+    }
+
+    fn undo(&self, p: Prediction) -> Prediction {
+        let square = self.scale * self.scale;
+        Prediction {
+            mean: self.shift + self.scale * p.mean,
+            variance: p.variance * square,
+            noise: p.noise * square,
+        }
+    }
+}
+
+/// An online Gaussian process regression on raw rows.
+///
+/// ```
+/// use wiski::{OnlineRegressor, Settings};
+///
+/// let mut model = OnlineRegressor::new(1, Settings { grid: vec![32], ..Settings::default() })?;
+/// for i in 0..500 {
+///     let x = 100.0 + (i as f64 * 0.618).fract() * 50.0; // any units
+///     model.step(&[x], 7.0 + 3.0 * (x / 8.0).sin())?;
+/// }
+/// let p = model.predict(&[125.0])?;
+/// assert!((p.mean - (7.0 + 3.0 * (125f64 / 8.0).sin())).abs() < 0.05);
+/// # Ok::<(), wiski::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct OnlineRegressor {
+    settings: Settings,
+    input_dim: usize,
+    targets: TargetMoments,
+    warm_up: Rows,
+    running: Option<Box<Running>>,
+    metrics: Prequential,
+    published: Arc<RwLock<Option<Arc<Snapshot>>>>,
+}
+
+/// What exists after the warm-up.
+#[derive(Debug, Clone)]
+struct Running {
+    encoder: Encoder,
+    model: Wiski,
+    space: HyperSpace,
+    scale: TargetScale,
+    choice: Option<Choice>,
+    /// For one step per observation: the optimiser and the gradient at the present posterior.
+    every_step: Option<(Adam, Vec<f64>)>,
+    rows_since_refit: f64,
+    refits: usize,
+    /// The decay that old observations still have to undergo, as a power of two.
+    pending_halvings: f64,
+    last_time: Option<f64>,
+}
+
+impl OnlineRegressor {
+    /// A model of rows with `input_dim` columns.
+    pub fn new(input_dim: usize, settings: Settings) -> Result<Self> {
+        settings.check(input_dim)?;
+        Ok(Self {
+            settings,
+            input_dim,
+            targets: TargetMoments::default(),
+            warm_up: Rows::default(),
+            running: None,
+            metrics: Prequential::default(),
+            published: Arc::default(),
+        })
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The number of input columns.
+    pub fn input_dim(&self) -> usize {
+        self.input_dim
+    }
+
+    /// Whether the warm-up is over.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// The sum of the weights of the rows learned: their number, unless old ones fade.
+    pub fn count(&self) -> f64 {
+        self.running.as_ref().map_or(self.warm_up.len() as f64, |r| r.model.count())
+    }
+
+    /// Running figures of the predictions made by [`OnlineRegressor::step`] after the warm-up.
+    pub fn metrics(&self) -> &Prequential {
+        &self.metrics
+    }
+
+    /// The Gaussian process on the grid, in scaled units, once the warm-up is over.
+    pub fn model(&self) -> Option<&Wiski> {
+        self.running.as_ref().map(|r| &r.model)
+    }
+
+    /// Scaling and feature map, once the warm-up is over.
+    pub fn encoder(&self) -> Option<&Encoder> {
+        self.running.as_ref().map(|r| &r.encoder)
+    }
+
+    /// How targets are scaled inside the model at the moment.
+    pub fn target_scale(&self) -> TargetScale {
+        self.running.as_ref().map_or(TargetScale::IDENTITY, |r| r.scale)
+    }
+
+    /// Which projection was chosen, if one was.
+    pub fn choice(&self) -> Option<&Choice> {
+        self.running.as_ref().and_then(|r| r.choice.as_ref())
+    }
+
+    /// How often the hyperparameters were refitted since the warm-up.
+    pub fn refits(&self) -> usize {
+        self.running.as_ref().map_or(0, |r| r.refits)
+    }
+
+    /// What the model says about a row now, in the user's units. During the warm-up that is the mean and
+    /// variance of the targets so far. With known noise, the noise of the prediction is 0.
+    pub fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
+        length("x", self.input_dim, x.len())?;
+        let known = self.settings.noise == NoiseModel::Known;
+        let mut p = match &mut self.running {
+            Some(running) => {
+                let h = running.encoder.encode(x)?;
+                running.scale.undo(running.model.predict(h)?)
+            }
+            None => self.before_warm_up()?,
+        };
+        if known {
+            p.noise = 0.0;
+        }
+        Ok(p)
+    }
+
+    fn before_warm_up(&self) -> Result<Prediction> {
+        if self.targets.weight < 2.0 {
+            let reason = "the model has seen fewer than two rows";
+            return Err(Error::Unsupported { operation: "prediction", reason });
+        }
+        Ok(Prediction { mean: self.targets.mean, variance: self.targets.std().powi(2), noise: 0.0 })
+    }
+
+    /// Learns a row.
+    pub fn observe(&mut self, x: &[f64], y: f64) -> Result<Outcome> {
+        self.learn(x, y, 1.0, None).map(|(outcome, _)| outcome)
+    }
+
+    /// Learns a row whose noise variance is known (for [`NoiseModel::Known`]).
+    pub fn observe_noisy(&mut self, x: &[f64], y: f64, variance: f64) -> Result<Outcome> {
+        if self.settings.noise == NoiseModel::Learned {
+            let reason =
+                "this model learns its noise; choose NoiseModel::Known to give a variance for each row";
+            return Err(Error::Unsupported { operation: "known noise", reason });
+        }
+        self.learn(x, y, variance, None).map(|(outcome, _)| outcome)
+    }
+
+    /// Learns a row that was observed at the given time; times must not decrease.
+    pub fn observe_at(&mut self, x: &[f64], y: f64, time: f64) -> Result<Outcome> {
+        self.learn(x, y, 1.0, Some(time)).map(|(outcome, _)| outcome)
+    }
+
+    /// Predicts a row, then learns it, and takes the prediction into the running figures. `None` during the
+    /// warm-up.
+    pub fn step(&mut self, x: &[f64], y: f64) -> Result<Option<Prediction>> {
+        let (_, prediction) = self.learn(x, y, 1.0, None)?;
+        if let Some(p) = &prediction {
+            self.metrics.record(p, y);
+        }
+        Ok(prediction)
+    }
+
+    /// As [`OnlineRegressor::step`], with what is known about the row: its noise variance and its time.
+    pub fn step_with(
+        &mut self,
+        x: &[f64],
+        y: f64,
+        variance: Option<f64>,
+        time: Option<f64>,
+    ) -> Result<Option<Prediction>> {
+        let (_, prediction) = self.learn(x, y, variance.unwrap_or(1.0), time)?;
+        if let Some(p) = &prediction {
+            self.metrics.record(p, y);
+        }
+        Ok(prediction)
+    }
+
+    /// Learns many rows, given row after row; stops at the first that is refused and says which.
+    pub fn observe_batch(&mut self, x: &[f64], y: &[f64]) -> Result<()> {
+        length("x", y.len() * self.input_dim, x.len())?;
+        for (row, (x, &y)) in x.chunks_exact(self.input_dim).zip(y).enumerate() {
+            self.observe(x, y).map_err(|error| error.in_row(row))?;
+        }
+        Ok(())
+    }
+
+    /// Means and standard deviations of observations at many rows.
+    pub fn predict_batch(&mut self, x: &[f64], mean: &mut [f64], std: &mut [f64]) -> Result<()> {
+        length("x", mean.len() * self.input_dim, x.len())?;
+        length("std", mean.len(), std.len())?;
+        let snapshot = if mean.len() >= 64 { self.snapshot() } else { None };
+        for (row, x) in x.chunks_exact(self.input_dim).enumerate() {
+            let p = match &snapshot {
+                Some(s) => s.predict(x).or_else(|_| self.predict(x)),
+                None => self.predict(x),
+            };
+            let p = p.map_err(|error| error.in_row(row))?;
+            mean[row] = p.mean;
+            std[row] = p.std();
+        }
+        Ok(())
+    }
+
+    /// Checks a row, keeps it for the warm-up or learns it; returns what was predicted before.
+    fn learn(
+        &mut self,
+        x: &[f64],
+        y: f64,
+        noise: f64,
+        time: Option<f64>,
+    ) -> Result<(Outcome, Option<Prediction>)> {
+        length("x", self.input_dim, x.len())?;
+        for (k, &value) in x.iter().enumerate() {
+            if !value.is_finite() {
+                finite(format!("x[{k}]"), value, 0)?;
+            }
+        }
+        finite("y", y, 0)?;
+        positive("noise", noise, 0)?;
+        if let Some(time) = time {
+            finite("time", time, 0)?;
+        }
+        if let Some(running) = &mut self.running {
+            let refits = running.refits;
+            let learned = running.learn(x, y, noise, time, &self.settings, &self.targets)?;
+            self.targets.observe(y);
+            if running.refits > refits {
+                self.publish();
+            }
+            return Ok((learned.0, Some(learned.1)));
+        }
+        self.warm_up.push(x, y, noise);
+        self.targets.observe(y);
+        if self.warm_up.len() >= self.settings.warm_up_rows(self.input_dim) {
+            self.finish_warm_up()?;
+        }
+        Ok((Outcome::Learned, None))
+    }
+
+    /// Ends the warm-up with the rows seen so far: chooses scaling and features, fits the hyperparameters.
+    /// The rows are not kept.
+    pub fn finish_warm_up(&mut self) -> Result<()> {
+        if self.running.is_some() {
+            return Ok(());
+        }
+        if self.warm_up.len() < 2 {
+            let reason = "at least two rows are needed";
+            return Err(Error::Unsupported { operation: "ending the warm-up", reason });
+        }
+        let running = Running::start(&self.warm_up, &self.settings, self.input_dim, &self.targets)?;
+        self.running = Some(Box::new(running));
+        self.warm_up = Rows::default();
+        self.publish();
+        Ok(())
+    }
+
+    /// Stops learning the feature map and makes its batch statistics constants: from here on a row has the
+    /// same coordinates for ever, and rows can be forgotten and models merged.
+    pub fn freeze_features(&mut self) -> Result<()> {
+        match &mut self.running {
+            Some(running) => running.encoder.freeze(),
+            None => {
+                Err(Error::Unsupported { operation: "freezing features", reason: "the warm-up is not over" })
+            }
+        }
+    }
+
+    /// Un-learns a row that was learned before with the same values. Exact; refused while the feature map
+    /// still changes.
+    pub fn forget(&mut self, x: &[f64], y: f64) -> Result<()> {
+        self.forget_noisy(x, y, 1.0)
+    }
+
+    /// As [`OnlineRegressor::forget`], for a row with known noise variance.
+    pub fn forget_noisy(&mut self, x: &[f64], y: f64, variance: f64) -> Result<()> {
+        finite("y", y, 0)?;
+        let Some(running) = &mut self.running else {
+            return Err(Error::Unsupported { operation: "forget", reason: "the warm-up is not over" });
+        };
+        running.encoder.require_fixed("forget")?;
+        running.encoder.encode(x)?;
+        running.model.forget(running.encoder.coordinates(), running.scale.apply(y), variance)
+    }
+
+    /// Learns everything another model has learned. Exact; refused unless both models map rows to the same
+    /// coordinates.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        let (Some(running), Some(theirs)) = (&mut self.running, &other.running) else {
+            return Err(Error::Unsupported { operation: "merge", reason: "a warm-up is not over" });
+        };
+        running.encoder.require_fixed("merge")?;
+        theirs.encoder.require_fixed("merge")?;
+        if !running.encoder.agrees_with(&theirs.encoder) {
+            let reason = "the two models scale or project their inputs differently";
+            return Err(Error::Unsupported { operation: "merge", reason });
+        }
+        // Their statistics in our target units.
+        let mut model = theirs.model.clone();
+        let shift = (running.scale.shift - theirs.scale.shift) / theirs.scale.scale;
+        model.rescale_targets(shift, running.scale.scale / theirs.scale.scale)?;
+        running.model.merge(&model)
+    }
+
+    /// An immutable image of the model for predictions from any thread; `None` during the warm-up.
+    pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.running.as_ref().map(|r| Arc::new(r.snapshot(self.settings.noise)))
+    }
+
+    /// A handle that always gives the newest published snapshot. Snapshots are published after the warm-up,
+    /// after every refit and by [`OnlineRegressor::publish`]; taking one never waits for learning.
+    pub fn reader(&self) -> Reader {
+        Reader { published: Arc::clone(&self.published) }
+    }
+
+    /// Publishes the present state to all readers.
+    pub fn publish(&self) {
+        let snapshot = self.snapshot();
+        // A reader that panicked while holding the lock has changed nothing.
+        let mut slot = self.published.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *slot = snapshot;
+    }
+}
+
+impl Running {
+    fn start(rows: &Rows, settings: &Settings, input_dim: usize, targets: &TargetMoments) -> Result<Self> {
+        let scaling = match &settings.inputs {
+            InputScaling::None => ColumnScaling::identity(input_dim),
+            InputScaling::Bounds(bounds) => ColumnScaling::from_bounds(bounds),
+            InputScaling::WarmUp => match settings.features {
+                Features::Identity => ColumnScaling::from_bounds(&ranges(&rows.x, input_dim)),
+                _ => ColumnScaling::from_moments(&Moments::from_rows(&rows.x, input_dim)?),
+            },
+        };
+        let scale = match settings.targets {
+            TargetScaling::None => TargetScale::IDENTITY,
+            TargetScaling::Running => TargetScale { shift: targets.mean, scale: targets.std() },
+        };
+        let mut scaled = Rows::default();
+        let mut row = Vec::new();
+        for (i, x) in rows.x.chunks_exact(input_dim).enumerate() {
+            scaling.apply(x, &mut row)?;
+            scaled.push(&row, scale.apply(rows.y[i]), rows.noise[i]);
+        }
+
+        let outputs = settings.outputs(input_dim);
+        let points: Vec<usize> =
+            (0..outputs).map(|k| settings.grid[k.min(settings.grid.len() - 1)]).collect();
+        let lattice = Lattice::from(Grid::covering(&vec![(-1.0, 1.0); outputs], &points)?);
+        let kernels = vec![settings.start_kernel(input_dim)?];
+        let known = settings.noise == NoiseModel::Known;
+        let noise = if known { scale.scale.powi(-2) } else { settings.initial_noise };
+        let hyper = Hyperparameters { kernels, noise };
+        let mut space = HyperSpace::new(&hyper);
+        if settings.softplus {
+            space = space.softplus();
+        }
+        if known {
+            space = space.with_known_noise();
+        }
+
+        let (warm, choice) = features(&scaled, settings, lattice.clone(), hyper, space.clone())?;
+        let (map, moments, hyper) = warm.into_parts();
+        let mut encoder = Encoder::new(scaling, map, moments);
+        encoder.learn_at(settings.feature_rate)?;
+        let mut model = Wiski::builder()
+            .grid(lattice.grids()[0].clone())
+            .kernel(hyper.kernels[0].clone())
+            .noise(hyper.noise)
+            .off_grid(settings.off_grid)
+            .max_grid_points(settings.max_grid_points)
+            .rank_tolerance(settings.rank_tolerance)
+            .build()?;
+        let mut h = Vec::with_capacity(rows.len() * outputs);
+        for x in rows.x.chunks_exact(input_dim) {
+            h.extend_from_slice(encoder.encode(x)?);
+        }
+        model.observe_batch(&h, &scaled.y, Some(&scaled.noise))?;
+        let mut running = Self {
+            encoder,
+            model,
+            space,
+            scale,
+            choice,
+            every_step: None,
+            rows_since_refit: 0.0,
+            refits: 0,
+            pending_halvings: 0.0,
+            last_time: None,
+        };
+        if let Schedule::EveryStep { rate } = settings.schedule {
+            let n = running.space.dim();
+            running.every_step = Some((Adam::new(n, rate)?, vec![0.0; n]));
+            running.evaluate()?;
+        }
+        Ok(running)
+    }
+
+    fn learn(
+        &mut self,
+        x: &[f64],
+        y: f64,
+        noise: f64,
+        time: Option<f64>,
+        settings: &Settings,
+        targets: &TargetMoments,
+    ) -> Result<(Outcome, Prediction)> {
+        self.fade(settings, time)?;
+        let target = self.scale.apply(y);
+        self.encoder.encode(x)?;
+        let (mut prediction, by_coordinates) = if self.encoder.is_learning() {
+            let mut gradient = self.model.predict_gradient(self.encoder.coordinates())?;
+            gradient.prediction.noise *= noise;
+            let uphill = gradient.of_log_density(target);
+            (gradient.prediction, Some(uphill.iter().map(|g| -g).collect::<Vec<f64>>()))
+        } else {
+            (Prediction { mean: 0.0, variance: 0.0, noise: 0.0 }, None)
+        };
+        let fixed = by_coordinates.is_none() && self.encoder.is_fixed();
+        let outcome;
+        if fixed && self.every_step.is_none() {
+            // The prediction falls out of the update.
+            let (learned, p) = self.model.step_noisy(self.encoder.coordinates(), target, noise)?;
+            prediction = p;
+            outcome = learned;
+        } else {
+            if by_coordinates.is_none() {
+                prediction = self.model.predict(self.encoder.coordinates())?;
+                prediction.noise *= noise;
+            }
+            self.encoder.learn(by_coordinates.as_deref())?;
+            outcome = match &mut self.every_step {
+                None => self.model.observe_noisy(self.encoder.coordinates(), target, noise)?,
+                Some((adam, gradient)) => {
+                    // The step uses the gradient on the data before this row; then the row is learned and
+                    // one evaluation gives both the new posterior and the next gradient.
+                    let mut hyper = self.model.hyperparameters();
+                    self.space.adam_step(adam, &mut hyper, gradient)?;
+                    let outcome = self.model.absorb(self.encoder.coordinates(), target, noise)?;
+                    self.model.set_hyperparameters_later(hyper);
+                    self.evaluate()?;
+                    outcome
+                }
+            };
+        }
+        self.rows_since_refit += 1.0;
+        if let Schedule::Geometric { ratio } = settings.schedule {
+            if self.rows_since_refit >= (ratio - 1.0) * (self.model.count() - self.rows_since_refit).max(10.0)
+            {
+                self.refit(settings, targets)?;
+            }
+        }
+        Ok((outcome, self.scale_back(prediction)))
+    }
+
+    fn scale_back(&self, p: Prediction) -> Prediction {
+        self.scale.undo(p)
+    }
+
+    /// For one step per observation: objective, gradient and posterior at the present hyperparameters.
+    fn evaluate(&mut self) -> Result<()> {
+        if let Some((_, gradient)) = &mut self.every_step {
+            self.model.evaluate(&self.space, gradient)?;
+        }
+        Ok(())
+    }
+
+    /// Brings the targets' scale up to date and refits the hyperparameters.
+    fn refit(&mut self, settings: &Settings, targets: &TargetMoments) -> Result<()> {
+        if settings.targets == TargetScaling::Running {
+            let new = TargetScale { shift: targets.mean, scale: targets.std() };
+            let factor = new.scale / self.scale.scale;
+            self.model.rescale_targets((new.shift - self.scale.shift) / self.scale.scale, factor)?;
+            self.scale = new;
+        }
+        let optimiser = LbfgsB {
+            max_evaluations: 10,
+            relative_tolerance: 1e-6,
+            first_step: 0.3,
+            first_curvature: 0.5,
+            ..LbfgsB::default()
+        };
+        self.model.refit(&self.space, &optimiser)?;
+        self.rows_since_refit = 0.0;
+        self.refits += 1;
+        Ok(())
+    }
+
+    /// Exponential forgetting, in steps of one per cent.
+    fn fade(&mut self, settings: &Settings, time: Option<f64>) -> Result<()> {
+        self.pending_halvings += match (settings.half_life, time) {
+            (None, _) => return Ok(()),
+            (Some(HalfLife::Rows(life)), _) => life.recip(),
+            (Some(HalfLife::Time(_)), None) => {
+                let reason = "the half-life is given in time, so every row needs one";
+                return Err(Error::Unsupported { operation: "forgetting", reason });
+            }
+            (Some(HalfLife::Time(life)), Some(now)) => {
+                let passed = now - self.last_time.unwrap_or(now);
+                if passed < 0.0 {
+                    let reason = format!("times must not decrease, but {now} follows {}", now - passed);
+                    return Err(Error::Config { field: "time".into(), reason });
+                }
+                self.last_time = Some(now);
+                passed / life
+            }
+        };
+        let factor = (-self.pending_halvings).exp2();
+        if factor < DECAY_STEP {
+            self.model.decay(factor.max(1e-300))?;
+            self.pending_halvings = 0.0;
+        }
+        Ok(())
+    }
+
+    fn snapshot(&self, noise: NoiseModel) -> Snapshot {
+        let known_noise = noise == NoiseModel::Known;
+        Snapshot {
+            encoder: self.encoder.clone(),
+            predictor: self.model.predictor(),
+            scale: self.scale,
+            known_noise,
+        }
+    }
+}
+
+/// The feature map and hyperparameters that the warm-up rows lead to.
+fn features(
+    rows: &Rows,
+    settings: &Settings,
+    lattice: Lattice,
+    hyper: Hyperparameters,
+    space: HyperSpace,
+) -> Result<(WarmUp, Option<Choice>)> {
+    let input_dim = rows.x.len() / rows.len();
+    let tolerance = settings.rank_tolerance;
+    let thorough = LbfgsB { max_evaluations: 60, ..LbfgsB::default() };
+    let (mut warm, choice) = match &settings.features {
+        Features::Identity => {
+            let map = FeatureMap::from(crate::feature::Identity::new(input_dim));
+            (WarmUp::new(rows.clone(), map, lattice, hyper, space, tolerance)?, None)
+        }
+        Features::Project { outputs } => {
+            let search = ProjectionSearch {
+                rows: rows.clone(),
+                outputs: *outputs,
+                lattice,
+                hyper,
+                space,
+                tolerance,
+                training: settings.training,
+                seed: settings.seed,
+            };
+            let (warm, choice) = search.run(settings.start)?;
+            (warm, Some(choice))
+        }
+        Features::Mlp { hidden, outputs } => {
+            use rand::SeedableRng;
+            let mut rng = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(settings.seed);
+            let map = FeatureMap::from(Mlp::new(input_dim, hidden, *outputs, Activation::Relu, &mut rng)?);
+            let mut warm = WarmUp::new(rows.clone(), map, lattice, hyper, space, tolerance)?;
+            warm.train(&settings.training, |_, _| Ok(true))?;
+            (warm, None)
+        }
+    };
+    if settings.fit_warm_up && !matches!(settings.schedule, Schedule::EveryStep { .. }) {
+        warm.fit_hyperparameters(&thorough)?;
+    }
+    Ok((warm, choice))
+}
+
+/// The range of each column, widened by a twentieth.
+fn ranges(x: &[f64], dim: usize) -> Vec<(f64, f64)> {
+    let column = |k: usize| x.iter().skip(k).step_by(dim).copied();
+    let range = |k: usize| {
+        let (lo, hi) =
+            column(k).fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), v| (lo.min(v), hi.max(v)));
+        let margin = if hi > lo { 0.05 * (hi - lo) } else { 1.0 };
+        (lo - margin, hi + margin)
+    };
+    (0..dim).map(range).collect()
+}
+
+/// An immutable model for predictions from any thread.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    encoder: Encoder,
+    predictor: Predictor,
+    scale: TargetScale,
+    known_noise: bool,
+}
+
+impl Snapshot {
+    /// What the model said about a row when the snapshot was taken, in the user's units. A point off the
+    /// grid is an error here: a snapshot does not grow.
+    pub fn predict(&self, x: &[f64]) -> Result<Prediction> {
+        let mut encoder = self.encoder.clone();
+        let h = encoder.encode(x)?;
+        let mut p = self.scale.undo(self.predictor.predict(h)?);
+        if self.known_noise {
+            p.noise = 0.0;
+        }
+        Ok(p)
+    }
+}
+
+/// Gives the newest published snapshot to any thread, without waiting for learning.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    published: Arc<RwLock<Option<Arc<Snapshot>>>>,
+}
+
+impl Reader {
+    /// The newest snapshot; `None` before the warm-up is over.
+    pub fn latest(&self) -> Option<Arc<Snapshot>> {
+        self.published.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+}

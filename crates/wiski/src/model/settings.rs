@@ -1,0 +1,242 @@
+//! What a user may choose about an online model of raw rows; every choice has a default.
+
+use crate::error::{Error, Result, length};
+use crate::kernel::{Family, Kernel, MAX_DIM};
+use crate::learn::{Start, WarmUpTraining};
+use crate::model::OffGrid;
+
+/// How rows become coordinates on the grid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Features {
+    /// The columns themselves, each scaled to about [−1, 1]: for one to four inputs.
+    Identity,
+    /// A learned linear projection with streaming batch-norm and tanh.
+    Project {
+        /// The number of features, one to four.
+        outputs: usize,
+    },
+    /// A multi-layer perceptron with the same head.
+    Mlp {
+        /// The widths of the hidden layers.
+        hidden: Vec<usize>,
+        /// The number of features, one to four.
+        outputs: usize,
+    },
+}
+
+/// How columns are scaled before the feature map.
+#[derive(Debug, Clone, PartialEq)]
+pub enum InputScaling {
+    /// Not at all: rows come scaled to about [−1, 1].
+    None,
+    /// Each column from its declared interval to [−1, 1].
+    Bounds(Vec<(f64, f64)>),
+    /// From the warm-up rows: their range for the identity, their mean and deviation for learned maps.
+    WarmUp,
+}
+
+/// How targets are scaled inside the model. Predictions are always in the user's units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetScaling {
+    /// Not at all: targets come with mean about 0 and variance about 1.
+    None,
+    /// By the running mean and deviation; a change is applied to the statistics exactly.
+    Running,
+}
+
+/// What is known about the noise of observations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoiseModel {
+    /// One variance for all, learned.
+    Learned,
+    /// Each observation comes with its own variance, in the units of the target squared.
+    Known,
+}
+
+/// When hyperparameters are learned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Schedule {
+    /// One Adam step for every observation, as in the paper.
+    EveryStep {
+        /// The learning rate of kernel and noise.
+        rate: f64,
+    },
+    /// A few quasi-Newton steps whenever the number of observations has grown by this ratio. A new
+    /// observation says O(1/n) about the hyperparameters, so this is as good for O(log n) of the work.
+    Geometric {
+        /// The growth between two refits, above 1.
+        ratio: f64,
+    },
+    /// Never after the warm-up.
+    Off,
+}
+
+/// The time after which an observation counts half.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum HalfLife {
+    /// In rows.
+    Rows(f64),
+    /// In the unit of the times given with the rows.
+    Time(f64),
+}
+
+/// All settings of an online model of raw rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// How rows become coordinates.
+    pub features: Features,
+    /// Grid points per axis: one number for all axes, or one each.
+    pub grid: Vec<usize>,
+    /// The kernel on the grid; without one, an RBF with a length-scale per axis.
+    pub kernel: Option<Kernel>,
+    /// The start value of the noise variance, in units of the scaled target.
+    pub initial_noise: f64,
+    /// When hyperparameters are learned.
+    pub schedule: Schedule,
+    /// Whether hyperparameters are fitted on the warm-up rows at all.
+    pub fit_warm_up: bool,
+    /// The reference implementation's parametrisation (softplus) instead of logarithms.
+    pub softplus: bool,
+    /// How columns are scaled.
+    pub inputs: InputScaling,
+    /// How targets are scaled.
+    pub targets: TargetScaling,
+    /// What is known about the noise.
+    pub noise: NoiseModel,
+    /// The number of rows that are kept in memory to start from; `None` for a choice by the number of inputs.
+    pub warm_up: Option<usize>,
+    /// Where a projection starts.
+    pub start: Start,
+    /// How a learned map is trained on the warm-up rows.
+    pub training: WarmUpTraining,
+    /// The learning rate of a learned map along the stream; 0 keeps it as it is after the warm-up.
+    pub feature_rate: f64,
+    /// What to do with points off the grid.
+    pub off_grid: OffGrid,
+    /// The largest number of points to which a grid may grow.
+    pub max_grid_points: usize,
+    /// Prior eigenvalues below this share of the largest are dropped.
+    pub rank_tolerance: f64,
+    /// Exponential forgetting.
+    pub half_life: Option<HalfLife>,
+    /// The seed of everything random.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            features: Features::Identity,
+            grid: vec![16],
+            kernel: None,
+            initial_noise: std::f64::consts::LN_2,
+            schedule: Schedule::Geometric { ratio: 1.1 },
+            fit_warm_up: true,
+            softplus: false,
+            inputs: InputScaling::WarmUp,
+            targets: TargetScaling::Running,
+            noise: NoiseModel::Learned,
+            warm_up: None,
+            start: Start::Best,
+            training: WarmUpTraining { epochs: 100, rate: 0.05, feature_rate: 0.01, end_rate: 1e-4 },
+            feature_rate: 1e-4,
+            off_grid: OffGrid::Extend,
+            max_grid_points: 1 << 14,
+            rank_tolerance: 1e-12,
+            half_life: None,
+            seed: 0,
+        }
+    }
+}
+
+impl Settings {
+    /// The paper's way: a random projection to two features, learned with one Adam step for every
+    /// observation, on inputs and targets that come scaled. `rate` is its η (0.05 or 0.01 by data set).
+    pub fn paper(rate: f64, warm_up: usize) -> Self {
+        Self {
+            features: Features::Project { outputs: 2 },
+            schedule: Schedule::EveryStep { rate: rate / 10.0 },
+            softplus: true,
+            inputs: InputScaling::None,
+            targets: TargetScaling::None,
+            warm_up: Some(warm_up),
+            start: Start::Random,
+            training: WarmUpTraining { epochs: 200, rate, feature_rate: rate / 10.0, end_rate: 1e-4 },
+            feature_rate: rate / 100.0,
+            ..Self::default()
+        }
+    }
+
+    /// The number of coordinates for rows of D columns.
+    pub(crate) fn outputs(&self, input_dim: usize) -> usize {
+        match self.features {
+            Features::Identity => input_dim,
+            Features::Project { outputs } | Features::Mlp { outputs, .. } => outputs,
+        }
+    }
+
+    /// The number of warm-up rows for rows of D columns.
+    pub(crate) fn warm_up_rows(&self, input_dim: usize) -> usize {
+        let automatic = match self.features {
+            Features::Identity => 50,
+            _ => (15 * input_dim).max(200),
+        };
+        self.warm_up.unwrap_or(automatic).max(2)
+    }
+
+    /// The kernel to start from.
+    pub(crate) fn start_kernel(&self, input_dim: usize) -> Result<Kernel> {
+        match &self.kernel {
+            Some(kernel) => Ok(kernel.clone()),
+            None => Kernel::new(Family::Rbf, self.outputs(input_dim)),
+        }
+    }
+
+    /// Refuses settings that describe no model of rows with D columns.
+    pub(crate) fn check(&self, input_dim: usize) -> Result<()> {
+        let refuse = |field: &str, reason: String| Err(Error::Config { field: field.into(), reason });
+        let k = self.outputs(input_dim);
+        if input_dim == 0 {
+            return refuse("inputs", "a model needs at least one input column".into());
+        }
+        if k == 0 || k > MAX_DIM {
+            let hint = "project them, for example to 2";
+            return refuse("features", format!("a grid has 1 to {MAX_DIM} axes, not {k}; {hint}"));
+        }
+        if self.grid.len() != 1 && self.grid.len() != k {
+            return refuse("grid", format!("{} numbers of points were given for {k} axes", self.grid.len()));
+        }
+        if let Some(kernel) = &self.kernel {
+            length("axes of the kernel", k, kernel.dim())?;
+        }
+        if let InputScaling::Bounds(bounds) = &self.inputs {
+            length("bounds", input_dim, bounds.len())?;
+            for (i, (lo, hi)) in bounds.iter().enumerate() {
+                if !(lo < hi && (hi - lo).is_finite()) {
+                    return refuse("bounds", format!("column {i}: [{lo}, {hi}] is not an interval"));
+                }
+            }
+        }
+        let positive_setting = |field: &str, value: f64, above: f64| {
+            if value.is_finite() && value > above {
+                Ok(())
+            } else {
+                refuse(field, format!("{value} is not above {above}"))
+            }
+        };
+        positive_setting("initial noise", self.initial_noise, 0.0)?;
+        match self.schedule {
+            Schedule::EveryStep { rate } => positive_setting("learning rate", rate, 0.0)?,
+            Schedule::Geometric { ratio } => positive_setting("growth ratio", ratio, 1.0)?,
+            Schedule::Off => {}
+        }
+        match self.half_life {
+            Some(HalfLife::Rows(life) | HalfLife::Time(life)) => positive_setting("half-life", life, 0.0)?,
+            None => {}
+        }
+        if !(self.feature_rate >= 0.0 && self.feature_rate.is_finite()) {
+            return refuse("feature rate", format!("{} is not a learning rate", self.feature_rate));
+        }
+        Ok(())
+    }
+}
