@@ -19,7 +19,9 @@ use super::{OnlineGp, Outcome, Wiski};
 use crate::error::{Error, Result, finite, length, positive};
 use crate::feature::{Activation, FeatureMap, Mlp, Moments};
 use crate::grid::{Grid, Lattice};
-use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch, Rows, WarmUp};
+use crate::learn::{
+    Adam, Choice, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch, Rows, Start, WarmUp,
+};
 use crate::posterior::{Prediction, Predictor};
 
 /// Old observations are decayed when their weight would fall by this factor: what is neglected meanwhile is
@@ -342,8 +344,24 @@ impl OnlineRegressor {
         }
     }
 
-    /// Un-learns a row that was learned before with the same values. Exact; refused while the feature map
-    /// still changes.
+    /// A model with the same scales, features and hyperparameters that has learned nothing: for fitting parts
+    /// of a stream apart and merging them. Needs features that no longer change.
+    pub fn shard(&self) -> Result<Self> {
+        let Some(running) = &self.running else {
+            return Err(Error::Unsupported { operation: "shard", reason: "the warm-up is not over" });
+        };
+        running.encoder.require_fixed("shard")?;
+        let mut shard = Self::new(self.input_dim, self.settings.clone())?;
+        let mut running = running.clone();
+        running.model = running.model.cleared()?;
+        running.rows_since_refit = 0.0;
+        shard.targets = self.targets;
+        shard.running = Some(running);
+        Ok(shard)
+    }
+
+    /// Un-learns a row that was learned before with the same values, since the feature map was frozen. Exact;
+    /// refused while the feature map still changes.
     pub fn forget(&mut self, x: &[f64], y: f64) -> Result<()> {
         self.forget_noisy(x, y, 1.0)
     }
@@ -519,6 +537,8 @@ impl Running {
                 }
             };
         }
+        // In the user's units before a refit may change the scale.
+        let prediction = self.scale.undo(prediction);
         self.rows_since_refit += 1.0;
         if let Schedule::Geometric { ratio } = settings.schedule {
             if self.rows_since_refit >= (ratio - 1.0) * (self.model.count() - self.rows_since_refit).max(10.0)
@@ -526,11 +546,7 @@ impl Running {
                 self.refit(settings, targets)?;
             }
         }
-        Ok((outcome, self.scale_back(prediction)))
-    }
-
-    fn scale_back(&self, p: Prediction) -> Prediction {
-        self.scale.undo(p)
+        Ok((outcome, prediction))
     }
 
     /// For one step per observation: objective, gradient and posterior at the present hyperparameters.
@@ -639,7 +655,10 @@ fn features(
             (warm, None)
         }
     };
-    if settings.fit_warm_up && !matches!(settings.schedule, Schedule::EveryStep { .. }) {
+    // The paper goes on from where pretraining ends; everyone else starts from the best fit of the warm-up.
+    let as_the_paper =
+        settings.start == Start::Random && matches!(settings.schedule, Schedule::EveryStep { .. });
+    if settings.fit_warm_up && !(as_the_paper && settings.features != Features::Identity) {
         warm.fit_hyperparameters(&thorough)?;
     }
     Ok((warm, choice))

@@ -222,6 +222,14 @@ impl Wiski {
         self.replace_stats(stats)
     }
 
+    /// The same model before it learned anything: same grids, as far as they have grown, and hyperparameters.
+    pub fn cleared(&self) -> Result<Self> {
+        let stats = self.stats.cleared()?;
+        let mut model = self.clone();
+        model.replace_stats(stats)?;
+        Ok(model)
+    }
+
     /// Computes the posterior anew from the statistics.
     pub fn refactorize(&mut self) -> Result<()> {
         let prior = self.posterior.prior().clone();

@@ -107,6 +107,14 @@ impl Stats {
         Self { lattice, gram, b, c: 0.0, log_noise: 0.0, count: 0.0, weights: Scratch::default() }
     }
 
+    /// No observations, on the same grids and in the same form.
+    pub fn cleared(&self) -> Result<Self> {
+        match &self.gram {
+            Gram::Exact(_) => Ok(Self::new(self.lattice.clone())),
+            Gram::LowRank(root) => Self::low_rank(self.lattice.clone(), root.limit()),
+        }
+    }
+
     /// The grids.
     pub fn lattice(&self) -> &Lattice {
         &self.lattice
