@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p wiski --example protocol -- [--splits N] [--sets a,b] [--variants a,b] [--data DIR]`
 //!
+//! With `--split S` all runs use that one split and only the model's own seed changes.
+//!
 //! Inputs are scaled to [−1, 1] and targets standardised over the whole set; a tenth of the rows is held out,
 //! the first twentieth of the rest is the warm-up, the remainder is streamed once. Figures are on the held-out
 //! rows at the end of the stream, in standardised units: mean ± standard deviation over splits.
@@ -35,6 +37,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let option =
         |name: &str| arguments.iter().position(|a| a == name).and_then(|i| arguments.get(i + 1)).cloned();
+    let split: Option<u64> = option("--split").map(|v| v.parse().expect("the number of a split"));
     let splits: u64 = option("--splits").map_or(5, |v| v.parse().expect("a number of splits"));
     let chosen = option("--sets").unwrap_or_else(|| "skillcraft,powerplant,elevators,protein".into());
     let variants = option("--variants").unwrap_or_else(|| VARIANTS.join(","));
@@ -52,7 +55,8 @@ fn main() {
             }
         };
         for variant in variants.split(',') {
-            let runs: Vec<Run> = (0..splits).map(|seed| run(&rows, set, variant, seed)).collect();
+            let runs: Vec<Run> =
+                (0..splits).map(|seed| run(&rows, set, variant, split.unwrap_or(seed), seed)).collect();
             print_row(set.name, variant, &runs);
         }
     }
@@ -110,9 +114,9 @@ fn settings(set: &Set, variant: &str, warm_up: usize, seed: u64) -> Settings {
     }
 }
 
-fn run(rows: &[Vec<f64>], set: &Set, variant: &str, seed: u64) -> Run {
+fn run(rows: &[Vec<f64>], set: &Set, variant: &str, split: u64, seed: u64) -> Run {
     let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
+    order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(split));
     let (test, train) = order.split_at(rows.len() / 10);
     let warm_up = train.len() / 20;
     let d = rows[0].len() - 1;
@@ -129,17 +133,6 @@ fn run(rows: &[Vec<f64>], set: &Set, variant: &str, seed: u64) -> Run {
     let mut figures = Prequential::default();
     for &i in test {
         figures.record(&model.predict(&rows[i][..d]).expect("a usable row"), rows[i][d]);
-    }
-    if std::env::var("VERBOSE").is_ok() {
-        eprintln!(
-            "{} {variant} {seed}: {:.4} {:.4}  {:?} refits {} noise {:.4}",
-            set.name,
-            figures.rmse(),
-            figures.nll(),
-            model.choice(),
-            model.refits(),
-            model.model().map_or(0.0, wiski::Wiski::noise)
-        );
     }
     Run {
         rmse: figures.rmse(),

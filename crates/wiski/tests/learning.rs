@@ -4,8 +4,8 @@ mod common;
 
 use common::{close, rng};
 use rand::RngExt;
-use wiski::learn::Start;
-use wiski::model::{HalfLife, InputScaling, NoiseModel, TargetScaling};
+use wiski::learn::{Hyperprior, Start};
+use wiski::model::{DriftDetector, HalfLife, InputScaling, NoiseModel, TargetScaling};
 use wiski::{
     Error, Features, Kernel, OffGrid, OnlineGp, OnlineRegressor, Outcome, Schedule, Settings, Wiski,
 };
@@ -328,6 +328,34 @@ fn refused_rows_change_nothing() {
     assert_eq!((model.count(), model.predict(&[1003.0, 0.0]).unwrap(), model.target_scale()), before);
     let error = model.observe_batch(&[1003.0, 0.0, 1004.0, f64::NAN], &[1.0, 2.0]).unwrap_err();
     assert!(matches!(error, Error::NotFinite { row: 1, .. }), "{error}");
+}
+
+#[test]
+fn drift_is_signalled_when_the_function_changes() {
+    let mut model =
+        OnlineRegressor::new(2, Settings { drift: Some(DriftDetector::default()), ..small() }).unwrap();
+    for (x, y) in rows(1500, 1) {
+        model.step(&x, y).unwrap();
+    }
+    assert_eq!(model.drifts(), 0);
+    for (x, y) in rows(200, 4) {
+        model.step(&x, y + 5.0).unwrap();
+    }
+    assert!(model.drifts() > 0);
+}
+
+#[test]
+fn priors_hold_hyperparameters_where_data_say_little() {
+    let tight = Hyperprior::LogNormal { mu: 0.1f64.ln(), sigma: 0.01 };
+    let settings = Settings { priors: vec![("lengthscale".into(), tight)], warm_up: Some(20), ..small() };
+    let model = trained(20, settings);
+    for (name, value) in model.model().unwrap().hyperparameters().named() {
+        if name.contains("lengthscale") {
+            assert!((value / 0.1 - 1.0).abs() < 0.05, "{name} {value}");
+        }
+    }
+    let unknown = Settings { priors: vec![("period".into(), tight)], ..small() };
+    assert!(matches!(OnlineRegressor::new(2, unknown), Err(Error::Config { .. })));
 }
 
 #[test]

@@ -98,6 +98,7 @@ pub struct OnlineRegressor {
     warm_up: Rows,
     running: Option<Box<Running>>,
     metrics: Prequential,
+    drifts: u64,
     published: Arc<RwLock<Option<Arc<Snapshot>>>>,
 }
 
@@ -129,6 +130,7 @@ impl OnlineRegressor {
             warm_up: Rows::default(),
             running: None,
             metrics: Prequential::default(),
+            drifts: 0,
             published: Arc::default(),
         })
     }
@@ -232,11 +234,7 @@ impl OnlineRegressor {
     /// Predicts a row, then learns it, and takes the prediction into the running figures. `None` during the
     /// warm-up.
     pub fn step(&mut self, x: &[f64], y: f64) -> Result<Option<Prediction>> {
-        let (_, prediction) = self.learn(x, y, 1.0, None)?;
-        if let Some(p) = &prediction {
-            self.metrics.record(p, y);
-        }
-        Ok(prediction)
+        self.step_with(x, y, None, None)
     }
 
     /// As [`OnlineRegressor::step`], with what is known about the row: its noise variance and its time.
@@ -247,11 +245,30 @@ impl OnlineRegressor {
         variance: Option<f64>,
         time: Option<f64>,
     ) -> Result<Option<Prediction>> {
+        if variance.is_some() {
+            self.require_known_noise()?;
+        }
         let (_, prediction) = self.learn(x, y, variance.unwrap_or(1.0), time)?;
         if let Some(p) = &prediction {
             self.metrics.record(p, y);
+            if let Some(detector) = &mut self.settings.drift {
+                self.drifts += u64::from(detector.record((y - p.mean) / p.std()));
+            }
         }
         Ok(prediction)
+    }
+
+    /// How often drift was signalled by [`Settings::drift`] in [`OnlineRegressor::step`].
+    pub fn drifts(&self) -> u64 {
+        self.drifts
+    }
+
+    fn require_known_noise(&self) -> Result<()> {
+        if self.settings.noise == NoiseModel::Known {
+            return Ok(());
+        }
+        let reason = "this model learns its noise; choose NoiseModel::Known to give a variance for each row";
+        Err(Error::Unsupported { operation: "known noise", reason })
     }
 
     /// Learns many rows, given row after row; stops at the first that is refused and says which.
@@ -445,13 +462,7 @@ impl Running {
         let known = settings.noise == NoiseModel::Known;
         let noise = if known { scale.scale.powi(-2) } else { settings.initial_noise };
         let hyper = Hyperparameters { kernels, noise };
-        let mut space = HyperSpace::new(&hyper);
-        if settings.softplus {
-            space = space.softplus();
-        }
-        if known {
-            space = space.with_known_noise();
-        }
+        let space = settings.hyper_space(&hyper)?;
 
         let (warm, choice) = features(&scaled, settings, lattice.clone(), hyper, space.clone())?;
         let (map, moments, hyper) = warm.into_parts();

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result, length};
 use crate::kernel::{Family, Kernel, MAX_DIM};
-use crate::learn::{Start, WarmUpTraining};
-use crate::model::OffGrid;
+use crate::learn::{HyperSpace, Hyperparameters, Hyperprior, Start, WarmUpTraining};
+use crate::model::{DriftDetector, OffGrid};
 
 /// How rows become coordinates on the grid.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +97,10 @@ pub struct Settings {
     pub fit_warm_up: bool,
     /// The reference implementation's parametrisation (softplus) instead of logarithms.
     pub softplus: bool,
+    /// Priors on hyperparameters, each for those whose name contains the given text, as `lengthscale`.
+    pub priors: Vec<(String, Hyperprior)>,
+    /// Watches standardised residuals for drift, where wanted.
+    pub drift: Option<DriftDetector>,
     /// How columns are scaled.
     pub inputs: InputScaling,
     /// How targets are scaled.
@@ -133,6 +137,8 @@ impl Default for Settings {
             schedule: Schedule::Geometric { ratio: 1.1 },
             fit_warm_up: true,
             softplus: false,
+            priors: Vec::new(),
+            drift: None,
             inputs: InputScaling::WarmUp,
             targets: TargetScaling::Running,
             noise: NoiseModel::Learned,
@@ -192,6 +198,18 @@ impl Settings {
         }
     }
 
+    /// How the given hyperparameters are learned.
+    pub(crate) fn hyper_space(&self, hyper: &Hyperparameters) -> Result<HyperSpace> {
+        let mut space = HyperSpace::new(hyper);
+        if self.softplus {
+            space = space.softplus();
+        }
+        if self.noise == NoiseModel::Known {
+            space = space.with_known_noise();
+        }
+        self.priors.iter().try_fold(space, |space, (name, prior)| space.with_prior(name, *prior))
+    }
+
     /// Refuses settings that describe no model of rows with D columns.
     pub(crate) fn check(&self, input_dim: usize) -> Result<()> {
         let refuse = |field: &str, reason: String| Err(Error::Config { field: field.into(), reason });
@@ -217,6 +235,8 @@ impl Settings {
                 }
             }
         }
+        let kernels = vec![self.start_kernel(input_dim)?];
+        self.hyper_space(&Hyperparameters { kernels, noise: self.initial_noise })?;
         let positive_setting = |field: &str, value: f64, above: f64| {
             if value.is_finite() && value > above {
                 Ok(())
