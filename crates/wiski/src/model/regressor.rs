@@ -551,11 +551,10 @@ impl Running {
         // In the user's units before a refit may change the scale.
         let prediction = self.scale.undo(prediction);
         self.rows_since_refit += 1.0;
-        if let Schedule::Geometric { ratio } = settings.schedule {
-            if self.rows_since_refit >= (ratio - 1.0) * (self.model.count() - self.rows_since_refit).max(10.0)
-            {
-                self.refit(settings, targets)?;
-            }
+        let known = (self.model.count() - self.rows_since_refit).max(10.0);
+        if matches!(settings.schedule, Schedule::Geometric { ratio } if self.rows_since_refit >= (ratio - 1.0) * known)
+        {
+            self.refit(settings, targets)?;
         }
         Ok((outcome, prediction))
     }
