@@ -3,7 +3,7 @@
 
 /// What can go wrong, with the offending value and its place.
 ///
-/// An operation that returns an error has not changed the model.
+/// An operation that returns an error has not changed what the model has learned.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -6,38 +6,37 @@
 //! log p(y) = −½ [ c/σ² − z̄ᵀβ + log det S + n log σ² + ℓ + n log 2π ]
 //! ```
 //!
-//! **Gradient.** With N = αα^T − G the derivative in K is ½N, and in the prior's coordinates BᵀNB becomes
-//! z̄z̄ᵀ − I + P. For a parameter of the Toeplitz factor on axis k of a component therefore
+//! **Gradient.** With the posterior mean a = B z̄ and root V = B F of the grid values,
 //!
 //! ```text
-//! ∂ log p/∂θ = ½ ⟨H_k, Y_kᵀ T_θ Y_k⟩,   Y_k = V_k Λ_k^{−1/2}
-//! H_k[a,b] = Σ (z̄_i z̄_j − δ_ij + P_ij)  over kept indices i, j that have a, b on axis k and agree elsewhere
+//! ∂ log p/∂K = ½ N,   N = α αᵀ − A/σ² + C Cᵀ,   α = (b − A a)/σ²,   C = A V/σ²
 //! ```
 //!
-//! The whole gradient costs one pass over p·g entries of P and one g×g transform an axis: first the
-//! derivative in each entry of the Toeplitz column, then the kernel's own chain rule. Further
+//! so with K = s·(T₁ ⊗ … ⊗ T_d) the derivative in the entries of the Toeplitz column on axis k is a sum over
+//! the diagonals of N contracted with T on the other axes. For the low-rank part [C α] that contraction is a
+//! product with the other axes' roots and a Gram matrix of size g_k; for A it needs only the sums of A by
+//! lag. The kernel's own chain rule does the rest, for any number of parameters. N is never formed; nothing
+//! is divided by an eigenvalue; eigenvectors that a kernel of low rank turns into new directions are in.
 //!
 //! ```text
 //! ∂/∂s_c = ½ Σ_{i∈c} (z̄_i² − 1 + P_ii)/s_c
 //! ∂/∂σ² = ½ [ c/σ² − z̄ᵀβ − z̄ᵀz̄ − n + p − tr P ]/σ²
 //! ```
 //!
-//! **Eigenvectors that turn.** A kernel of low rank (cosine, periodic) moves its eigenvectors out of the kept
-//! space when a parameter changes: T_θ Y_k then has a part outside the span of V_k. Where that part is not
-//! negligible, an orthonormal basis Q of it is found, and N between kept vectors and their neighbours
-//! C = (kept on the other axes) ⊗ Q is added: BᵀNC = z̄ (Cᵀα)ᵀ − P BᵀAC/σ².
+//! Cost beyond the factorization: 7^d m p for A V, and O(m p Σ p_k) for the contractions.
 
 use std::sync::Arc;
 
-use faer::{Mat, MatRef};
+use faer::linalg::matmul::triangular::{self, BlockStructure};
+use faer::{Accum, Mat, MatRef, Par};
 
 use crate::error::{Result, length, positive};
-use crate::kernel::{Kernel, MAX_DIM};
+use crate::kernel::Kernel;
 use crate::pool::Pool;
 use crate::posterior::Posterior;
 use crate::prior::{AxisRoot, Component, Prior};
-use crate::simd::dot;
-use crate::stats::{Stats, Whitened};
+use crate::simd::{dot, padded};
+use crate::stats::{Gram, Stats, Whitened};
 
 /// The evidence with its gradient.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,7 +84,7 @@ impl Evidence {
         let prior = Arc::new(Prior::new(stats.lattice(), kernels, tolerance)?);
         let whitened = stats.whiten(&prior, pool);
         let posterior = Posterior::from_whitened(prior, &whitened, noise, pool)?;
-        let evidence = Self::of_posterior(stats, kernels, &whitened, &posterior);
+        let evidence = Self::of_posterior(stats, kernels, &whitened, &posterior, pool);
         whitened.recycle(pool);
         Ok((evidence, posterior))
     }
@@ -95,171 +94,153 @@ impl Evidence {
         kernels: &[Kernel],
         whitened: &Whitened,
         posterior: &Posterior,
+        pool: &mut Pool,
     ) -> Self {
         let (noise, z, factor) = (posterior.noise(), posterior.coordinates(), posterior.factor());
         let p = posterior.rank();
-        let variance: Vec<f64> = (0..p).map(|i| factor.fresh_covariance(i, i)).collect();
+        let variance: Vec<f64> = factor.variances().collect();
 
+        let slope = Slope::new(stats, posterior, pool);
         let mut by_kernel: Vec<Vec<f64>> = kernels.iter().map(|k| vec![0.0; k.parameter_count()]).collect();
         for component in posterior.prior().components() {
             let kernel = &kernels[component.block];
             let gradient = &mut by_kernel[component.block];
             let sum: f64 = component.range().map(|i| z[i] * z[i] - 1.0 + variance[i]).sum();
             kernel.pull_back_scale(component.term, 0.5 * sum / component.scale, gradient);
-            let indices = component.root.multi_indices();
             for (k, axis) in posterior.lattice().grids()[component.block].axes().iter().enumerate() {
-                let mut by_column = by_column(component, k, &indices, posterior, &variance);
-                let derivatives = kernel.column_derivatives(component.term, k, axis.step(), axis.points());
-                if let Some(turning) = Turning::new(&component.root.axes[k], &derivatives) {
-                    turning.add_to(&mut by_column, component, k, &indices, stats, posterior);
-                }
-                for (i, column) in derivatives {
+                let by_column = slope.by_column(component, kernel, k);
+                for (i, column) in kernel.column_derivatives(component.term, k, axis.step(), axis.points()) {
                     gradient[i] += dot(&column, &by_column);
                 }
             }
         }
+        slope.recycle(pool);
         let quadratic = (stats.c() - dot(z, &whitened.rhs)) / noise - dot(z, z);
         let by_noise = 0.5 * (quadratic - stats.count() + p as f64 - variance.iter().sum::<f64>()) / noise;
         Self { value: value(stats, whitened, posterior), by_kernel, by_noise }
     }
 }
 
-/// ∂ log p/∂t for the entries t_0, t_1, … of the Toeplitz column on axis k of a component, within the kept
-/// space.
-fn by_column(
-    component: &Component,
-    k: usize,
-    indices: &[[usize; MAX_DIM]],
-    posterior: &Posterior,
-    variance: &[f64],
-) -> Vec<f64> {
-    let (z, factor, axis) = (posterior.coordinates(), posterior.factor(), &component.root.axes[k]);
-    // H_k: group the kept indices by what they have on the other axes, then sum over pairs in a group.
-    let place = |(i, index): (usize, &[usize; MAX_DIM])| (others(index, k), index[k], component.first + i);
-    let mut order: Vec<_> = indices.iter().enumerate().map(place).collect();
-    order.sort_unstable();
-    let r = axis.rank;
-    let mut h = vec![0.0; r * r];
-    for group in order.chunk_by(|a, b| a.0 == b.0) {
-        for (at, &(_, a, i)) in group.iter().enumerate() {
-            h[a * r + a] += z[i] * z[i] - 1.0 + variance[i];
-            for &(_, b, j) in &group[at + 1..] {
-                h[a * r + b] += z[i] * z[j] + factor.fresh_covariance(i, j);
+/// N = α αᵀ − A/σ² + C Cᵀ, in parts.
+struct Slope<'a> {
+    stats: &'a Stats,
+    noise: f64,
+    /// [C α]: m rows of `stride` numbers, the last of the p + 1 columns being α.
+    columns: Vec<f64>,
+    stride: usize,
+    /// For each block, the sums of A by lag; none for a low-rank root.
+    lags: Vec<Vec<f64>>,
+}
+
+impl<'a> Slope<'a> {
+    fn new(stats: &'a Stats, posterior: &Posterior, pool: &mut Pool) -> Self {
+        let (prior, factor, noise) = (posterior.prior(), posterior.factor(), posterior.noise());
+        let (p, stride) = (posterior.rank(), padded(posterior.rank() + 1));
+        // [F z̄], then [V a] = B [F z̄], then A [V a].
+        let mut coordinates = pool.zeros(p * stride);
+        for (i, row) in coordinates.chunks_exact_mut(stride).enumerate() {
+            row[..p].copy_from_slice(&factor.rows()[i * factor.stride()..][..p]);
+            row[p] = posterior.coordinates()[i];
+        }
+        let values = prior.expand(&coordinates, stride);
+        let mut columns = pool.take(values.len());
+        stats.multiply(&values, stride, &mut columns);
+        let inverse_noise = noise.recip();
+        for (row, &b) in columns.chunks_exact_mut(stride).zip(stats.b()) {
+            row[..p].iter_mut().for_each(|c| *c *= inverse_noise);
+            row[p] = (b - row[p]) * inverse_noise;
+        }
+        pool.give(coordinates);
+        pool.give(values);
+        let lags = match stats.gram() {
+            Gram::Exact(a) => a.lag_sums(stats.lattice()),
+            Gram::LowRank(_) => Vec::new(),
+        };
+        Self { stats, noise, columns, stride, lags }
+    }
+
+    fn recycle(self, pool: &mut Pool) {
+        pool.give(self.columns);
+    }
+
+    /// ∂ log p/∂t for the entries t_0, t_1, … of the Toeplitz column on axis k of a component.
+    fn by_column(&self, component: &Component, kernel: &Kernel, k: usize) -> Vec<f64> {
+        let axes = &component.root.axes;
+        let m = component.root.points();
+        let at = self.stats.lattice().offsets()[component.block];
+        // The other axes' roots carry √s unless axis k does.
+        let scale = if k == 0 { component.scale } else { 1.0 };
+        let own = &self.columns[at * self.stride..(at + m) * self.stride];
+        let mut sums = diagonal_sums(axes, k, own, self.stride, 0.5 * scale);
+        match self.stats.gram() {
+            Gram::Exact(_) => self.subtract_lags(component, kernel, k, &mut sums),
+            Gram::LowRank(root) => {
+                let r = root.rank();
+                let rows = root.rows();
+                let own = &rows[at * r..(at + m) * r];
+                if r > 0 {
+                    let data = diagonal_sums(axes, k, own, r, -0.5 * scale / self.noise);
+                    sums.iter_mut().zip(data).for_each(|(s, d)| *s += d);
+                }
             }
         }
+        sums
     }
-    // Mirrored and halved: the entries off the diagonal stand for both orders.
-    for a in 0..r {
-        h[a * r + a] *= 0.5;
-    }
-    let y = inverse_root(axis);
-    let m = &y * MatRef::from_row_major_slice(&h, r, r) * y.transpose();
-    lag_sums(m.as_ref())
-}
 
-/// A multi-index without axis k, as one number.
-fn others(index: &[usize; MAX_DIM], k: usize) -> usize {
-    index.iter().enumerate().fold(0, |key, (axis, &i)| (key << 16) | if axis == k { 0 } else { i })
-}
-
-/// Y = V Λ^{−1/2}, g×r.
-fn inverse_root(axis: &AxisRoot) -> Mat<f64> {
-    // The rows hold scale·V Λ^{1/2}.
-    let entry = |i: usize, a: usize| axis.rows[i * axis.stride + a] / (axis.scale * axis.eigenvalues[a]);
-    Mat::from_fn(axis.points, axis.rank, entry)
-}
-
-/// Σ_{|i−j| = lag} m_ij for every lag.
-fn lag_sums(m: MatRef<'_, f64>) -> Vec<f64> {
-    let mut sums = vec![0.0; m.nrows()];
-    for j in 0..m.ncols() {
-        for i in 0..m.nrows() {
-            sums[i.abs_diff(j)] += m[(i, j)];
+    /// The part of A: −(s/2σ²) Σ over lags of A's sum there times T on the other axes.
+    fn subtract_lags(&self, component: &Component, kernel: &Kernel, k: usize, sums: &mut [f64]) {
+        let grid = &self.stats.lattice().grids()[component.block];
+        let lags = &self.lags[component.block];
+        let d = grid.dim();
+        let reach = |axis: usize| if lags.len() == grid.len() { grid.axes()[axis].points() } else { 4 };
+        let columns: Vec<Vec<f64>> = (0..d)
+            .map(|axis| {
+                let mut column = vec![1.0; reach(axis).min(grid.axes()[axis].points())];
+                if axis != k {
+                    kernel.toeplitz_column(component.term, axis, grid.axes()[axis].step(), &mut column);
+                }
+                column
+            })
+            .collect();
+        let factor = -0.5 * component.scale / self.noise;
+        for (place, &sum) in lags.iter().enumerate().filter(|(_, sum)| **sum != 0.0) {
+            let (mut rest, mut product, mut own) = (place, factor * sum, 0);
+            for axis in (0..d).rev() {
+                let lag = rest % reach(axis);
+                rest /= reach(axis);
+                product *= columns[axis][lag];
+                if axis == k {
+                    own = lag;
+                }
+            }
+            sums[own] += product;
         }
+    }
+}
+
+/// factor · Σ_{|i−j| = lag} (X Xᵀ)_ij for X = the columns contracted with the roots of all axes but k.
+fn diagonal_sums(axes: &[AxisRoot], k: usize, columns: &[f64], stride: usize, factor: f64) -> Vec<f64> {
+    let mut tensor = std::borrow::Cow::Borrowed(columns);
+    let mut shape: Vec<usize> = axes.iter().map(|a| a.points).collect();
+    for (axis, root) in axes.iter().enumerate().filter(|(axis, _)| *axis != k) {
+        let inner: usize = shape[axis + 1..].iter().product::<usize>() * stride;
+        let slabs = tensor.chunks_exact(root.points * inner);
+        tensor = slabs.flat_map(|slab| root.multiply_transposed(slab, inner)).collect::<Vec<f64>>().into();
+        shape[axis] = root.rank;
+    }
+    let g = axes[k].points;
+    let inner: usize = shape[k + 1..].iter().product::<usize>() * stride;
+    let mut gram = Mat::<f64>::zeros(g, g);
+    for slab in tensor.chunks_exact(g * inner) {
+        let x = MatRef::from_row_major_slice(slab, g, inner);
+        let whole = BlockStructure::Rectangular;
+        let (lower, t) = (BlockStructure::TriangularLower, x.transpose());
+        triangular::matmul(gram.as_mut(), lower, Accum::Add, x, whole, t, whole, 1.0, Par::Seq);
+    }
+    let mut sums = vec![0.0; g];
+    for j in 0..g {
+        sums[0] += factor * gram[(j, j)];
+        (j + 1..g).for_each(|i| sums[i - j] += 2.0 * factor * gram[(i, j)]);
     }
     sums
-}
-
-/// From this size on, relative to the largest entry of Y T_θ Y, the part of T_θ Y outside the kept space
-/// counts. For a smooth kernel it is about the square root of the eigenvalue cut-off, near 1e-6, and its
-/// effect on the gradient another order smaller.
-const TURNS: f64 = 1e-5;
-
-/// The directions into which the eigenvectors of one axis turn when its parameters change.
-struct Turning {
-    /// Q, g×e, orthonormal and orthogonal to V.
-    basis: Mat<f64>,
-}
-
-impl Turning {
-    /// `None` where the eigenvectors stay in the kept space, as they do for full rank and for smooth kernels.
-    fn new(axis: &AxisRoot, derivatives: &[(usize, Vec<f64>)]) -> Option<Self> {
-        let (g, r) = (axis.points, axis.rank);
-        if r == g || derivatives.is_empty() {
-            return None;
-        }
-        let y = inverse_root(axis);
-        let v = Mat::from_fn(g, r, |i, a| y[(i, a)] * axis.eigenvalues[a].sqrt());
-        let mut outside = Mat::zeros(g, r * derivatives.len());
-        let mut largest: f64 = 0.0;
-        for (q, (_, column)) in derivatives.iter().enumerate() {
-            let turned = Mat::from_fn(g, g, |i, j| column[i.abs_diff(j)]) * &y;
-            let inside = y.transpose() * &turned;
-            largest = largest.max(inside.norm_max());
-            // Twice, so that what is left is orthogonal to rounding.
-            let rest = &turned - &v * (v.transpose() * &turned);
-            let rest = &rest - &v * (v.transpose() * &rest);
-            outside.subcols_mut(q * r, r).copy_from(&rest);
-        }
-        if outside.norm_max() < TURNS * largest {
-            return None;
-        }
-        let svd = outside.thin_svd().ok()?;
-        let s = svd.S().column_vector();
-        let rank = (0..s.nrows()).take_while(|&i| s[i] > 1e-9 * largest).count();
-        Some(Self { basis: svd.U().subcols(0, rank).to_owned() })
-    }
-
-    /// Adds what N between kept vectors and C contributes to the derivative in the Toeplitz column.
-    fn add_to(
-        &self,
-        by_column: &mut [f64],
-        component: &Component,
-        k: usize,
-        indices: &[[usize; MAX_DIM]],
-        stats: &Stats,
-        posterior: &Posterior,
-    ) {
-        let (z, factor, noise) = (posterior.coordinates(), posterior.factor(), posterior.noise());
-        let axis = &component.root.axes[k];
-        let (g, e) = (axis.points, self.basis.ncols());
-        let rows: Vec<f64> = (0..g * e).map(|i| self.basis[(i / e, i % e)]).collect();
-        let neighbours = component.root.with_axis(k, &rows, e);
-        let Whitened { gram, rhs } = stats.whiten_with(posterior.prior(), component.block, &neighbours);
-        let (p, q) = (posterior.rank(), neighbours.rank());
-        let gram = MatRef::from_row_major_slice(&gram, p, q);
-        // Cᵀα = (Cᵀb − CᵀA B z̄)/σ², and Fᵀ BᵀAC, so that row i of P BᵀAC is row i of F (upper triangular)
-        // times that.
-        let z_row = MatRef::from_row_major_slice(z, 1, p);
-        let fitted = z_row * gram;
-        let f = MatRef::from_row_major_slice_with_stride(factor.rows(), p, p, factor.stride());
-        let white = f.transpose() * gram;
-
-        let mut places = std::collections::HashMap::new();
-        for (place, index) in neighbours.multi_indices().iter().enumerate() {
-            places.insert((others(index, k), index[k]), place);
-        }
-        let mut n = Mat::<f64>::zeros(e, axis.rank);
-        for (i, index) in indices.iter().enumerate() {
-            let i = component.first + i;
-            for c in 0..e {
-                let Some(&at) = places.get(&(others(index, k), c)) else { continue };
-                let alpha = (rhs[at] - fitted[(0, at)]) / noise;
-                let data: f64 = (i..p).map(|j| f[(i, j)] * white[(j, at)]).sum();
-                n[(c, index[k])] += z[i] * alpha - data / noise;
-            }
-        }
-        let m = &self.basis * n * inverse_root(axis).transpose();
-        by_column.iter_mut().zip(lag_sums(m.as_ref())).for_each(|(b, sum)| *b += sum);
-    }
 }

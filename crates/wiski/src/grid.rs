@@ -16,6 +16,9 @@ use crate::kernel::MAX_DIM;
 /// The smallest number of points on an axis: four points carry the cubic interpolation of one cell.
 pub const MIN_POINTS: usize = 4;
 
+/// The largest number of points of a grid.
+pub const MAX_POINTS: usize = 1 << 32;
+
 /// Equally spaced points: point i lies at origin + (first + i)·step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Axis {
@@ -96,8 +99,9 @@ impl Axis {
     pub(crate) fn cell(&self, x: f64) -> Option<(usize, f64)> {
         let t = self.position(x);
         let last = (self.points - 2) as f64;
-        // The bounds themselves may miss by a rounding of the position.
-        let slack = 4.0 * f64::EPSILON * (self.first.unsigned_abs() as f64 + last + 2.0);
+        // The bounds themselves may miss by a rounding of the position, which grows with the distance from 0.
+        let size = self.first.unsigned_abs() as f64 + last + 2.0 + (self.origin * self.inverse_step).abs();
+        let slack = 4.0 * f64::EPSILON * size;
         if !(t >= 1.0 - slack && t <= last + slack) {
             return None;
         }
@@ -123,7 +127,7 @@ impl Axis {
 
     /// The smallest growth that makes this axis contain every point of `other`, which must have the same
     /// spacing and fall on the same points.
-    fn growth_to_union(&self, other: &Self, axis: usize) -> Result<(usize, usize)> {
+    fn growth_to_union(&self, other: &Self, axis: usize, limit: usize) -> Result<(usize, usize)> {
         let close = |a: f64, b: f64, scale: f64| (a - b).abs() <= 64.0 * f64::EPSILON * scale;
         if !close(self.step, other.step, self.step) {
             return Err(Error::GridMismatch { axis, what: "step", left: self.step, right: other.step });
@@ -136,9 +140,13 @@ impl Axis {
             let left = self.min();
             return Err(Error::GridMismatch { axis, what: "alignment", left, right: other.min() });
         }
-        let below = -(offset.round() as i64);
-        let above = offset.round() as i64 + other.points as i64 - self.points as i64;
-        Ok((below.max(0) as usize, above.max(0) as usize))
+        let below = (-offset.round()).max(0.0);
+        let above = (offset.round() + other.points as f64 - self.points as f64).max(0.0);
+        let points = self.points as f64 + below + above;
+        if points > limit as f64 {
+            return Err(Error::GridTooLarge { axis, value: other.min(), points: points as usize, limit });
+        }
+        Ok((below as usize, above as usize))
     }
 
     fn grown(&self, below: usize, above: usize) -> Self {
@@ -161,6 +169,12 @@ impl Grid {
         let d = axes.len();
         if d == 0 || d > MAX_DIM {
             let reason = format!("a grid needs 1 to {MAX_DIM} axes, not {d}");
+            return Err(Error::Config { field: "grid".into(), reason });
+        }
+        let size =
+            axes.iter().try_fold(1usize, |size, a| size.checked_mul(a.points).filter(|&s| s <= MAX_POINTS));
+        if size.is_none() {
+            let reason = format!("a grid of {MAX_POINTS} points is the largest possible");
             return Err(Error::Config { field: "grid".into(), reason });
         }
         let mut strides = vec![1; d];
@@ -295,10 +309,10 @@ impl Lattice {
 
     /// What is wrong with a point that has no place on the lattice: a NaN or the first axis that it leaves.
     pub(crate) fn outside(&self, h: &[f64], row: usize) -> Error {
+        if let Some((axis, &value)) = h.iter().enumerate().find(|(_, value)| !value.is_finite()) {
+            return Error::NotFinite { field: format!("x[{axis}]"), value, row };
+        }
         for (axis, (a, &value)) in self.axes().zip(h).enumerate() {
-            if !value.is_finite() {
-                return Error::NotFinite { field: format!("x[{axis}]"), value, row };
-            }
             if a.cell(value).is_none() {
                 return Error::OutsideGrid { axis, value, lo: a.lo(), hi: a.hi(), row };
             }
@@ -327,8 +341,9 @@ impl Lattice {
         Ok(Growth(growth))
     }
 
-    /// How this lattice must grow to contain every point of `other`.
-    pub(crate) fn growth_to_union(&self, other: &Self) -> Result<Growth> {
+    /// How this lattice must grow to contain every point of `other`. Refused if any block would have more than
+    /// `limit` points.
+    pub(crate) fn growth_to_union(&self, other: &Self, limit: usize) -> Result<Growth> {
         let mismatch = |left: usize, right: usize| Error::GridMismatch {
             axis: left.min(right),
             what: "dimension",
@@ -344,7 +359,20 @@ impl Lattice {
             }
         }
         let pairs = self.axes().zip(other.axes()).enumerate();
-        Ok(Growth(pairs.map(|(axis, (a, b))| a.growth_to_union(b, axis)).collect::<Result<_>>()?))
+        let growth =
+            Growth(pairs.map(|(axis, (a, b))| a.growth_to_union(b, axis, limit)).collect::<Result<_>>()?);
+        let mut sides = growth.0.iter();
+        let mut axis = 0;
+        for grid in &self.grids {
+            let axes = grid.axes.iter().zip(sides.by_ref());
+            let points: f64 = axes.map(|(a, (below, above))| (a.points + below + above) as f64).product();
+            if points > limit as f64 {
+                let value = grid.axes[0].min();
+                return Err(Error::GridTooLarge { axis, value, points: points as usize, limit });
+            }
+            axis += grid.dim();
+        }
+        Ok(growth)
     }
 
     /// The lattice after growth, with the place of each old grid point in it.
@@ -385,11 +413,14 @@ mod tests {
         for x in [-1.0001, 1.0001, f64::NAN, f64::INFINITY, -1e300] {
             assert_eq!(axis.cell(x), None, "{x}");
         }
-        // The bounds of odd intervals are covered in spite of rounding.
+        // The bounds of odd intervals are covered in spite of rounding, also far from zero.
         for i in 1..2000 {
             let (lo, hi) = (-0.1 * f64::from(i), 0.37 * f64::from(i));
-            let axis = Axis::covering(lo, hi, 5 + i as usize % 60).unwrap();
-            assert!(axis.cell(lo).is_some() && axis.cell(hi).is_some(), "{i}");
+            for far in [0.0, 100.0, 1.7e9] {
+                let (lo, hi) = (far + lo, far + hi);
+                let axis = Axis::covering(lo, hi, 5 + i as usize % 60).unwrap();
+                assert!(axis.cell(lo).is_some() && axis.cell(hi).is_some(), "{i}");
+            }
         }
     }
 
@@ -402,6 +433,8 @@ mod tests {
         assert!(Grid::new(vec![]).is_err());
         assert!(Grid::new(vec![Axis::covering(0.0, 1.0, 4).unwrap(); 5]).is_err());
         assert!(Lattice::new(vec![]).is_err());
+        let huge = Axis::covering(0.0, 1.0, 1 << 32).unwrap();
+        assert!(Grid::new(vec![huge; 2]).is_err() && Grid::new(vec![huge; 4]).is_err());
     }
 
     #[test]
@@ -438,18 +471,23 @@ mod tests {
             Lattice::from(Grid::new(vec![Axis::new(min, step, g).unwrap()]).unwrap())
         };
         let a = at(0.0, 0.1, 10);
-        assert_eq!(a.growth_to_union(&at(-0.3, 0.1, 10)).unwrap(), Growth(vec![(3, 0)]));
-        assert_eq!(a.growth_to_union(&at(0.7, 0.1, 10)).unwrap(), Growth(vec![(0, 7)]));
-        assert!(a.growth_to_union(&at(0.2, 0.1, 5)).unwrap().is_none());
+        assert_eq!(a.growth_to_union(&at(-0.3, 0.1, 10), 100).unwrap(), Growth(vec![(3, 0)]));
+        assert_eq!(a.growth_to_union(&at(0.7, 0.1, 10), 100).unwrap(), Growth(vec![(0, 7)]));
+        assert!(a.growth_to_union(&at(0.2, 0.1, 5), 100).unwrap().is_none());
+        // Too far away, however far.
+        for min in [20.0, 1e16] {
+            let far = a.growth_to_union(&at(min, 0.1, 10), 100);
+            assert!(matches!(far, Err(Error::GridTooLarge { limit: 100, .. })), "{far:?}");
+        }
         assert!(matches!(
-            a.growth_to_union(&at(0.0, 0.11, 10)),
+            a.growth_to_union(&at(0.0, 0.11, 10), 100),
             Err(Error::GridMismatch { what: "step", .. })
         ));
         assert!(matches!(
-            a.growth_to_union(&at(0.05, 0.1, 10)),
+            a.growth_to_union(&at(0.05, 0.1, 10), 100),
             Err(Error::GridMismatch { what: "alignment", .. })
         ));
         let plane = Lattice::from(Grid::covering(&[(0.0, 1.0); 2], &[5, 5]).unwrap());
-        assert!(matches!(a.growth_to_union(&plane), Err(Error::GridMismatch { what: "dimension", .. })));
+        assert!(matches!(a.growth_to_union(&plane, 100), Err(Error::GridMismatch { what: "dimension", .. })));
     }
 }

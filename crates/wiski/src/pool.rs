@@ -4,6 +4,9 @@
 //! hundreds of kilobytes. Fetched anew from the operating system, their page faults would cost more than the
 //! arithmetic.
 
+/// How many free arrays a pool keeps: more than any computation uses at once.
+const KEPT: usize = 16;
+
 /// Arrays that are free to be used again.
 #[derive(Debug, Clone, Default)]
 pub struct Pool {
@@ -30,9 +33,13 @@ impl Pool {
         array
     }
 
-    /// Takes an array back.
+    /// Takes an array back. Only the largest few are kept, so that a pool does not grow.
     pub(crate) fn give(&mut self, array: Vec<f64>) {
         self.free.push(array);
+        if self.free.len() > KEPT {
+            let smallest = (0..self.free.len()).min_by_key(|&i| self.free[i].capacity());
+            smallest.map(|i| self.free.swap_remove(i));
+        }
     }
 }
 
@@ -54,5 +61,8 @@ mod tests {
         assert_eq!(zeros.as_ptr(), places.1);
         assert!(zeros.iter().all(|&v| v == 0.0) && zeros.len() == 900);
         assert_eq!(pool.take(5).len(), 5);
+        (1..100).for_each(|n| pool.give(vec![0.0; n]));
+        assert_eq!(pool.free.len(), KEPT);
+        assert!(pool.free.iter().all(|v| v.capacity() > 99 - KEPT));
     }
 }

@@ -191,6 +191,57 @@ fn configurations_are_checked_once() {
 }
 
 #[test]
+fn extreme_hyperparameters_are_refused_or_finite() {
+    let mut stats = Stats::new(unit_grid(&[9]));
+    let data = Data::random(20, 1, false, 1);
+    stats.observe_batch(&data.h, &data.y, None).unwrap();
+    for exponent in [-320, -160, -110, -70, -10, 10, 104, 160, 300] {
+        let v = 10f64.powi(exponent);
+        let families = [
+            Kernel::rbf(&[v]),
+            Kernel::matern12(&[v]),
+            Kernel::matern32(&[v]),
+            Kernel::matern52(&[v]),
+            Kernel::rational_quadratic(&[v], &[1.0]),
+            Kernel::rational_quadratic(&[0.5], &[v]),
+            Kernel::periodic(&[v], &[1.0]),
+            Kernel::periodic(&[1.0], &[v]),
+            Kernel::cosine(&[v]),
+            Kernel::spectral_mixture(&[vec![(v, 1.0, 1.0), (1.0, v, 0.5)]]),
+            Kernel::rbf(&[0.5]).map(|k| k.scaled(v)),
+        ];
+        for kernel in families.into_iter().flatten() {
+            let what = format!("{kernel} with {:?}", kernel.parameters());
+            match wiski::Evidence::new(&stats, &[kernel], 0.1, 1e-12) {
+                Err(Error::Config { .. } | Error::NotPositive { .. }) => {}
+                Err(other) => panic!("{what}: {other}"),
+                Ok((evidence, _)) => {
+                    assert!(evidence.value.is_finite(), "{what}: {}", evidence.value);
+                    // A derivative in a period of 1e-160 is beyond what numbers can hold.
+                    let sane = exponent.abs() > 70 || evidence.by_kernel[0].iter().all(|g| !g.is_nan());
+                    assert!(sane, "{what}: {:?}", evidence.by_kernel);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_that_would_overflow_are_refused() {
+    let mut stats = Stats::new(unit_grid(&[9]));
+    assert!(matches!(stats.observe(&[0.5], 1e200, 1.0), Err(Error::NotFinite { .. })));
+    assert!(matches!(stats.observe(&[0.5], 1.0, 1e-310), Err(Error::NotPositive { .. })));
+    assert_eq!(stats, Stats::new(unit_grid(&[9])));
+    let mut far = model(OffGrid::Prior);
+    assert!(matches!(far.predict(&[1.7, f64::NAN]), Err(Error::NotFinite { .. })));
+    assert!(matches!(far.observe(&[1.7, f64::NAN], 1.0), Err(Error::NotFinite { .. })));
+    let small = || Wiski::builder().kernel(Kernel::rbf(&[0.4]).unwrap()).max_grid_points(50);
+    let mut a = small().grid(Grid::new(vec![Axis::new(0.0, 0.1, 12).unwrap()]).unwrap()).build().unwrap();
+    let b = small().grid(Grid::new(vec![Axis::new(100.0, 0.1, 12).unwrap()]).unwrap()).build().unwrap();
+    assert!(matches!(a.merge(&b), Err(Error::GridTooLarge { limit: 50, .. })));
+}
+
+#[test]
 fn a_posterior_needs_its_own_grid() {
     let stats = Stats::new(unit_grid(&[9, 10]));
     let other = Stats::new(unit_grid(&[9, 11]));

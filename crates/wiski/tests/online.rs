@@ -166,6 +166,88 @@ proptest! {
     }
 }
 
+/// Removing an observation amplifies rounding by r/(r − v); with little noise that is everything, and the
+/// posterior is computed anew.
+#[test]
+fn forgetting_is_exact_at_any_noise() {
+    for exponent in [-2, -6, -8, -10, -12] {
+        let noise = 10f64.powi(exponent);
+        let build = || {
+            let kernel = Kernel::rbf(&[0.3, 0.3]).unwrap();
+            Wiski::builder().grid(unit_grid(&[12, 12])).kernel(kernel).noise(noise).build().unwrap()
+        };
+        let (mut a, mut b) = (build(), build());
+        a.observe(&[0.2, 0.2], 1.0).unwrap();
+        b.observe(&[0.2, 0.2], 1.0).unwrap();
+        a.observe(&[0.71, 0.7], -1.0).unwrap();
+        a.forget(&[0.71, 0.7], -1.0, 1.0).unwrap();
+        let (p, q) = (a.predict(&[0.7, 0.7]).unwrap(), b.predict(&[0.7, 0.7]).unwrap());
+        // What is left in the statistics after x − x is eps, seen with precision 1/σ².
+        let tolerance = 1e-9f64.max(64.0 * f64::EPSILON / noise);
+        close(p.mean, q.mean, tolerance, &format!("mean at noise {noise}"));
+        close(p.variance, q.variance, tolerance, &format!("variance at noise {noise}"));
+    }
+}
+
+/// A model that streams into a root of limited rank equals the same root filled at once.
+#[test]
+fn a_low_rank_model_streams_what_it_batches() {
+    let data = Data::random(150, 2, false, 14);
+    let build = || {
+        Wiski::builder()
+            .grid(unit_grid(&[10, 10]))
+            .kernel(kernel())
+            .noise(SIGMA2)
+            .low_rank_root(20)
+            .build()
+            .unwrap()
+    };
+    let (mut a, mut b) = (build(), build());
+    for (h, y, _) in data.triples() {
+        a.observe(h, y).unwrap();
+    }
+    let mut stats = b.stats().clone();
+    data.triples().for_each(|(h, y, _)| stats.observe(h, y, 1.0).unwrap());
+    b.observe_batch(&data.h, &data.y, None).unwrap();
+    // Batches enter the root sixteen at a time, in another order of rotations: compare with single steps.
+    let prior = std::sync::Arc::new(Prior::new(stats.lattice(), &[kernel()], 1e-12).unwrap());
+    let single = Posterior::new(prior, &stats, SIGMA2).unwrap();
+    for h in Data::random(10, 2, false, 15).rows() {
+        let (p, q) = (a.predict(h).unwrap(), single.predict(h, &mut Workspace::default()).unwrap());
+        close(p.mean, q.mean, 1e-9, "mean");
+        close(p.variance, q.variance, 1e-9, "variance");
+    }
+    let before = a.predict(&[0.5, 0.5]).unwrap();
+    let outcome = a.forget(&[0.123, 0.987], 3.0, 1e-6);
+    if outcome.is_err() {
+        assert_eq!(a.predict(&[0.5, 0.5]).unwrap(), before, "a refused removal changes nothing");
+    }
+    // A root may have more columns once the grid has grown.
+    let mut root = Stats::low_rank(unit_grid(&[8]), 1000).unwrap();
+    root.observe(&[0.5], 1.0, 1.0).unwrap();
+    root.extend_to(&[3.0], 1000).unwrap();
+    let line = Data::random(300, 1, false, 3);
+    line.rows().for_each(|h| root.observe(&[3.0 * h[0]], 1.0, 1.0).unwrap());
+    let wiski::stats::Gram::LowRank(r) = root.gram() else { panic!("a low-rank root was asked for") };
+    assert!(r.lost() < 1e-12, "lost {}", r.lost());
+}
+
+/// Drift beyond the tolerance causes a new factorization, and the pool that feeds it does not grow.
+#[test]
+fn drift_causes_refactorizations() {
+    let build = |tolerance: f64| {
+        let builder = Wiski::builder().grid(unit_grid(&[8, 8])).kernel(kernel()).noise(1e-4);
+        builder.drift_tolerance(tolerance).build().unwrap()
+    };
+    let (mut never, mut always) = (build(1e-2), build(1e-18));
+    for (h, y, _) in Data::random(5000, 2, false, 20).triples() {
+        never.observe(h, y).unwrap();
+        always.observe(h, y).unwrap();
+    }
+    assert_eq!(never.refactorizations(), 0);
+    assert_eq!(always.refactorizations(), 4, "once every 1,024 updates");
+}
+
 /// The paper's root at full rank is the stencil, update by update, in bulk, merged, decayed and extended.
 #[test]
 fn a_root_of_full_rank_equals_the_stencil() {
@@ -349,6 +431,13 @@ fn decay_equals_weighted_observations() {
         close(p.variance, q.variance, 1e-11, "variance");
     }
     assert_eq!(a.count(), 45.0);
+    // The evidence weighs every term of old rows with the factor, log noise included.
+    let (mut stats, mut scaled) = (Stats::new(unit_grid(&[9, 10])), Stats::new(unit_grid(&[9, 10])));
+    stats.observe(&[0.5, 0.5], 1.0, 3.0).unwrap();
+    stats.decay(0.5).unwrap();
+    scaled.observe(&[0.5, 0.5], 1.0, 6.0).unwrap();
+    close(stats.log_noise(), 0.5 * 3f64.ln(), 1e-15, "log noise");
+    close(stats.c(), scaled.c(), 1e-15, "c");
     for bad in [0.0, -1.0, 1.5, f64::NAN] {
         assert!(matches!(a.decay(bad), Err(Error::Config { .. })));
     }

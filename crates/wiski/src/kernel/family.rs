@@ -106,7 +106,12 @@ impl Family {
 
     /// κ(τ), with ∂κ(τ)/∂parameter written to `gradient`.
     pub fn value_and_gradient(self, parameters: &[f64], tau: f64, gradient: &mut [f64]) -> f64 {
-        self.evaluate(parameters, tau, Some(gradient))
+        let k = self.evaluate(parameters, tau, Some(&mut *gradient));
+        // Where κ has underflown to 0 its derivative has too, whatever 0·∞ says.
+        if k == 0.0 {
+            gradient.iter_mut().filter(|g| !g.is_finite()).for_each(|g| *g = 0.0);
+        }
+        k
     }
 
     fn evaluate(self, parameters: &[f64], tau: f64, gradient: Option<&mut [f64]>) -> f64 {
@@ -137,18 +142,18 @@ impl Family {
                 (angle.cos(), angle.sin() * angle / period)
             }),
             Self::RationalQuadratic => two(parameters, gradient, |l, alpha| {
-                let q = tau * tau / (2.0 * alpha * l * l);
+                let q = (tau / l).powi(2) / (2.0 * alpha);
                 let log_base = q.ln_1p();
                 let k = (-alpha * log_base).exp();
                 let by_alpha = k * (q / (1.0 + q) - log_base);
-                (k, k / (1.0 + q) * tau * tau / l.powi(3), by_alpha)
+                (k, k / (1.0 + q) * (tau / l).powi(2) / l, by_alpha)
             }),
             Self::Periodic => two(parameters, gradient, |l, period| {
                 let angle = PI * tau / period;
                 let (sin, cos) = angle.sin_cos();
                 let k = (-2.0 * (sin / l).powi(2)).exp();
-                let by_period = k * 4.0 * sin * cos * angle / (period * l * l);
-                (k, k * 4.0 * sin * sin / l.powi(3), by_period)
+                let by_period = k * 4.0 * (sin / l) * (cos / l) * angle / period;
+                (k, k * 4.0 * (sin / l).powi(2) / l, by_period)
             }),
             Self::SpectralMixture { components } => mixture(components, parameters, tau, gradient),
         }

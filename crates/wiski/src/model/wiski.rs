@@ -10,7 +10,7 @@ use crate::learn::{HyperSpace, Hyperparameters, LbfgsB, Minimum};
 use crate::pool::Pool;
 use crate::posterior::{FunctionSample, Posterior, Prediction, PredictionGradient, Predictor, Workspace};
 use crate::prior::Prior;
-use crate::stats::Stats;
+use crate::stats::{Gram, Stats};
 
 /// Recursive conditioning is compared with the statistics after this many updates. The check costs about as
 /// much as five updates.
@@ -120,7 +120,7 @@ impl Wiski {
         let whitened = self.stats.whiten(self.posterior.prior(), &mut pool);
         let prior = self.posterior.prior().clone();
         let posterior = Posterior::from_whitened(prior, &whitened, self.noise(), &mut pool)?;
-        Ok(Evidence::of_posterior(&self.stats, &self.kernels, &whitened, &posterior))
+        Ok(Evidence::of_posterior(&self.stats, &self.kernels, &whitened, &posterior, &mut pool))
     }
 
     /// Kernels and noise variance.
@@ -199,13 +199,30 @@ impl Wiski {
     }
 
     /// Un-learns an observation exactly (up to rounding); `noise` as when it was learned, 1 for plain data.
+    /// After [`Wiski::decay`] an observation no longer has its full weight, and this removes too much.
     pub fn forget(&mut self, x: &[f64], y: f64, noise: f64) -> Result<()> {
-        self.posterior.uncondition(x, y, noise, &mut self.workspace)?;
-        if let Err(error) = self.stats.forget(x, y, noise) {
-            self.refactorize()?;
-            return Err(error);
+        finite("y", y, 0)?;
+        positive("noise", noise, 0)?;
+        let before = self.posterior.predict(x, &mut self.workspace)?;
+        let own_noise = self.noise() * noise;
+        // Removal multiplies rounding by r/(r − v): where little would be left of the precision, the
+        // posterior is computed anew instead.
+        if self.is_exact() && before.variance < 0.999 * own_noise {
+            self.stats.forget(x, y, noise)?;
+            self.posterior.uncondition(x, y, noise, &mut self.workspace)?;
+            return self.after_update();
         }
-        self.after_update()
+        if before.variance > 1.001 * own_noise {
+            return Err(Error::NotLearned { variance: before.variance, noise: own_noise });
+        }
+        let mut stats = self.stats.clone();
+        stats.forget(x, y, noise)?;
+        self.replace_stats(stats)
+    }
+
+    /// Whether A is kept exactly, so that conditioning and statistics agree.
+    fn is_exact(&self) -> bool {
+        matches!(self.stats.gram(), Gram::Exact(_))
     }
 
     /// Exponential forgetting: every observation so far counts `factor` times as much.
@@ -218,7 +235,7 @@ impl Wiski {
     /// agree in spacing and alignment and are extended to their union.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         let mut stats = self.stats.clone();
-        stats.merge(&other.stats)?;
+        stats.merge_within(&other.stats, self.settings.max_grid_points)?;
         self.replace_stats(stats)
     }
 
@@ -286,8 +303,17 @@ impl Wiski {
 
     /// Conditions posterior and statistics on a point on the grid.
     fn learn(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Prediction> {
-        let prediction = self.posterior.condition(x, y, noise, &mut self.workspace)?;
+        if !self.is_exact() {
+            // A root of limited rank may lose part of the point: the posterior follows the statistics.
+            let mut prediction = self.posterior.predict(x, &mut self.workspace)?;
+            prediction.noise *= noise;
+            self.stats.observe(x, y, noise)?;
+            self.refactorize()?;
+            return Ok(prediction);
+        }
+        // The statistics refuse more than the posterior, so they go first.
         self.stats.observe(x, y, noise)?;
+        let prediction = self.posterior.condition(x, y, noise, &mut self.workspace)?;
         self.after_update()?;
         Ok(prediction)
     }
@@ -299,7 +325,8 @@ impl Wiski {
         }
         self.updates_since_check = 0;
         let drift = self.posterior.drift(&self.stats, &mut self.workspace);
-        if drift.mean.max(drift.variance) > self.settings.drift_tolerance {
+        let within = |error: f64| error <= self.settings.drift_tolerance;
+        if !(within(drift.mean) && within(drift.variance)) {
             self.refactorizations += 1;
             self.refactorize()?;
         }
@@ -373,36 +400,45 @@ impl OnlineGp for Wiski {
             return Ok(0);
         }
         let d = self.input_dim();
-        let mut stats = self.stats.clone();
-        let mut learned = 0;
-        if self.settings.off_grid == OffGrid::Extend {
-            for corner in &corners {
-                stats.extend_to(corner, self.settings.max_grid_points)?;
-            }
-        }
-        if self.settings.off_grid == OffGrid::Prior {
+        let noise_at = |row: usize| noise.map_or(1.0, |d| d[row]);
+        let covered = corners.iter().all(|corner| self.stats.covers(corner));
+        if covered && y.len() < self.batch_threshold() {
             for (row, (point, &y)) in x.chunks_exact(d).zip(y).enumerate() {
-                match stats.observe(point, y, noise.map_or(1.0, |d| d[row])) {
-                    Ok(()) => learned += 1,
-                    Err(Error::OutsideGrid { .. }) => {}
-                    Err(error) => return Err(error),
+                self.stats.check_row(point, y, noise_at(row), row)?;
+            }
+            for (row, (point, &y)) in x.chunks_exact(d).zip(y).enumerate() {
+                self.learn(point, y, noise_at(row))?;
+            }
+            return Ok(y.len());
+        }
+        let mut stats = self.stats.clone();
+        let mut learned = y.len();
+        match self.settings.off_grid {
+            OffGrid::Prior if !covered => {
+                learned = 0;
+                for (row, (point, &y)) in x.chunks_exact(d).zip(y).enumerate() {
+                    match stats.observe(point, y, noise_at(row)) {
+                        Ok(()) => learned += 1,
+                        Err(Error::OutsideGrid { .. }) => {}
+                        Err(error) => return Err(error.in_row(row)),
+                    }
                 }
             }
-        } else {
-            stats.observe_batch(x, y, noise)?;
-            learned = y.len();
-        }
-        if y.len() >= self.batch_threshold() || stats.lattice() != self.stats.lattice() {
-            self.replace_stats(stats)?;
-        } else {
-            for (row, (point, &y)) in x.chunks_exact(d).zip(y).enumerate() {
-                self.observe_noisy(point, y, noise.map_or(1.0, |d| d[row]))?;
+            policy => {
+                if policy == OffGrid::Extend {
+                    for corner in &corners {
+                        stats.extend_to(corner, self.settings.max_grid_points)?;
+                    }
+                }
+                stats.observe_batch(x, y, noise)?;
             }
         }
+        self.replace_stats(stats)?;
         Ok(learned)
     }
 
-    /// Many points are answered by a [`Predictor`], built when that is cheaper than p² a point.
+    /// Many points are answered by a [`Predictor`], built when that is cheaper than p² a point. Under
+    /// [`OffGrid::Extend`] a prediction may grow the grid, also when a later row is refused.
     fn predict_batch(&mut self, x: &[f64], mean: &mut [f64], variance: &mut [f64]) -> Result<()> {
         let d = self.input_dim();
         length("x", mean.len() * d, x.len())?;

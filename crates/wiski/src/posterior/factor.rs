@@ -18,7 +18,7 @@ use faer::{MatMut, MatRef, Par};
 
 use crate::error::{Error, Result};
 use crate::pool::Pool;
-use crate::simd::{LANES, combine_rows, dot, dot_rows, dot_rows_and_deflate, padded};
+use crate::simd::{combine_rows, dot, dot_rows, dot_rows_and_deflate, padded};
 
 /// F with P = F Fᵀ, p×p, stored row after row with zero padding.
 #[derive(Debug, Clone)]
@@ -75,12 +75,9 @@ impl Factor {
         &self.rows
     }
 
-    /// P_ij, for a factor fresh from its factorization: it is upper triangular, so both rows are zero before
-    /// the larger index.
-    pub(crate) fn fresh_covariance(&self, i: usize, j: usize) -> f64 {
-        let from = i.max(j) / LANES * LANES;
-        let row = |i: usize| &self.rows[i * self.stride + from..(i + 1) * self.stride];
-        dot(row(i), row(j))
+    /// The variances P_ii.
+    pub(crate) fn variances(&self) -> impl Iterator<Item = f64> + '_ {
+        self.rows.chunks_exact(self.stride).map(|row| dot(row, row))
     }
 
     /// f = Fᵀφ; its squared norm is the variance φᵀPφ.

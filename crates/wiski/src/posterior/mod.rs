@@ -1,7 +1,7 @@
 //! The posterior for given statistics, prior and noise: a value, computed once and conditioned in constant
 //! time.
 //!
-//! In the coordinates u = B z of the prior (MATH: S = I + BᵀAB/σ²)
+//! In the coordinates u = B z of the prior, with S = I + BᵀAB/σ²,
 //!
 //! ```text
 //! z | data ~ N(z̄, S⁻¹),   z̄ = S⁻¹ Bᵀb/σ²,   S⁻¹ = F Fᵀ

@@ -68,7 +68,7 @@ pub(super) fn dense(left: &Root, x: &[f64], right: &Root) -> Vec<f64> {
 }
 
 /// The transpose of a matrix stored row after row.
-pub(super) fn transposed(x: &[f64], rows: usize, columns: usize) -> Vec<f64> {
+fn transposed(x: &[f64], rows: usize, columns: usize) -> Vec<f64> {
     (0..columns).flat_map(|j| (0..rows).map(move |i| x[i * columns + j])).collect()
 }
 

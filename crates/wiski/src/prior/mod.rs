@@ -166,46 +166,22 @@ impl Prior {
         gram
     }
 
-    /// Bᵀ A C, p rows, for another root C on one block.
-    pub(crate) fn congruence_with(&self, a: &BlockMatrix, block: usize, other: &Root) -> Vec<f64> {
-        let mut pool = Pool::default();
-        let parts = self.components.iter();
-        parts.flat_map(|left| between((left.block, &left.root), a, (block, other), &mut pool)).collect()
-    }
-
-    /// (BᵀL)(CᵀL)ᵀ, p rows, for a matrix A = L Lᵀ given by m rows of `columns` numbers and a root C on one
-    /// block, or C = B.
-    pub(crate) fn congruence_of_root(
-        &self,
-        l: &[f64],
-        columns: usize,
-        other: Option<(usize, &Root)>,
-    ) -> Vec<f64> {
+    /// (BᵀL)(BᵀL)ᵀ, p×p, for a matrix A = L Lᵀ given by m rows of `columns` numbers.
+    pub(crate) fn congruence_of_root(&self, l: &[f64], columns: usize) -> Vec<f64> {
         let p = self.rank;
-        let q = other.map_or(p, |(_, root)| root.rank());
-        let mut gram = vec![0.0; p * q];
-        if columns == 0 {
-            return gram;
+        let mut gram = vec![0.0; p * p];
+        if columns > 0 {
+            let half = self.project(l, columns);
+            let half = MatRef::from_row_major_slice(&half, p, columns);
+            let out = MatMut::from_row_major_slice_mut(&mut gram, p, p);
+            matmul(out, Accum::Replace, half, half.transpose(), 1.0, Par::Seq);
         }
-        let left = self.project(l, columns);
-        let right = other.map(|(block, root)| {
-            let at = self.lattice.offsets()[block] * columns;
-            root.project(&l[at..at + root.points() * columns], columns)
-        });
-        let right = MatRef::from_row_major_slice(right.as_ref().unwrap_or(&left), q, columns);
-        let left = MatRef::from_row_major_slice(&left, p, columns);
-        let out = MatMut::from_row_major_slice_mut(&mut gram, p, q);
-        matmul(out, Accum::Replace, left, right.transpose(), 1.0, Par::Seq);
         gram
     }
 }
 
-/// B_lᵀ A B_r for two roots, each on one block.
+/// B_lᵀ A B_r for two roots, each on one block, the left one's not behind the right one's.
 fn between(left: (usize, &Root), a: &BlockMatrix, right: (usize, &Root), pool: &mut Pool) -> Vec<f64> {
-    if left.0 > right.0 {
-        let (p, q) = (left.1.rank(), right.1.rank());
-        return congruence::transposed(&between(right, a, left, pool), q, p);
-    }
     match (&a.diagonal()[left.0], left.0 == right.0) {
         (GridMatrix::Stencil(a), true) => congruence::stencil(left.1, a, right.1, pool),
         (GridMatrix::Dense(a), true) => congruence::dense(left.1, a.data(), right.1),

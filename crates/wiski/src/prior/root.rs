@@ -14,7 +14,7 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 
 use super::axis::toeplitz_eigen;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::interp::Weights;
 use crate::kernel::MAX_DIM;
 use crate::simd::{combine_rows, padded};
@@ -24,13 +24,10 @@ use crate::simd::{combine_rows, padded};
 pub(crate) struct AxisRoot {
     pub(crate) points: usize,
     pub(crate) rank: usize,
-    /// Row i holds the `rank` entries of grid point i, padded with zeros to `stride`.
+    /// Row i holds the `rank` entries of grid point i, padded with zeros to `stride`; on the first axis
+    /// multiplied with √s.
     pub(crate) rows: Vec<f64>,
     pub(crate) stride: usize,
-    /// The eigenvalues of T_k.
-    pub(crate) eigenvalues: Vec<f64>,
-    /// What the rows were scaled with besides Λ^{1/2}: √s on the first axis.
-    pub(crate) scale: f64,
 }
 
 /// The kept sub-indices over axes k … d−1.
@@ -70,6 +67,11 @@ impl Root {
     /// The root of scale·(T₁ ⊗ … ⊗ T_d) for the given first columns, without the eigenvalues below
     /// `tolerance` times the largest.
     pub(crate) fn new(scale: f64, columns: &[Vec<f64>], tolerance: f64) -> Result<Self> {
+        if !columns.iter().flatten().chain([&scale]).all(|v| v.is_finite()) {
+            let reason =
+                "its values on the grid are not finite: a parameter is too large or too small".into();
+            return Err(Error::Config { field: "kernel".into(), reason });
+        }
         let eigen = columns.iter().map(|c| toeplitz_eigen(c)).collect::<Result<Vec<_>>>()?;
         let largest: f64 = eigen.iter().map(|e| e.values[0]).product();
         // Eigenvalues below a few eps of the largest are rounding noise, whatever the caller asks for.
@@ -106,35 +108,12 @@ impl Root {
                     rows[i * stride + j] = root * eigen.vectors[j * points + i];
                 }
             }
-            AxisRoot { points, rank, rows, stride, eigenvalues: eigen.values[..rank].to_vec(), scale: factor }
+            AxisRoot { points, rank, rows, stride }
         });
         let axes = axes.collect();
         let total: f64 = columns.iter().map(|c| c.len() as f64 * c[0]).product();
         let dropped = scale * (total - levels[0].eigenvalues.iter().sum::<f64>()).max(0.0);
         Ok(Self { axes, levels, dropped })
-    }
-
-    /// The same root with axis k replaced by other columns (`rows`: g rows of `rank` numbers), and with all
-    /// combinations of indices.
-    pub(crate) fn with_axis(&self, k: usize, rows: &[f64], rank: usize) -> Self {
-        let mut axes = self.axes.clone();
-        let axis = &mut axes[k];
-        axis.rank = rank;
-        axis.stride = padded(rank);
-        axis.rows = vec![0.0; axis.points * axis.stride];
-        for (to, from) in axis.rows.chunks_exact_mut(axis.stride).zip(rows.chunks_exact(rank)) {
-            to[..rank].iter_mut().zip(from).for_each(|(t, f)| *t = axis.scale * f);
-        }
-        let mut levels = Vec::with_capacity(axes.len());
-        let mut next = 1;
-        for axis in axes.iter().rev() {
-            let len = axis.rank * next;
-            let counts = vec![next; axis.rank];
-            levels.push(Level { counts, order: (0..len).collect(), eigenvalues: vec![1.0; len] });
-            next = len;
-        }
-        levels.reverse();
-        Self { axes, levels, dropped: 0.0 }
     }
 
     /// The number p of columns.
@@ -229,23 +208,6 @@ impl Root {
             row.copy_from_slice(&boxed[places[i] * columns..][..columns]);
         }
         out
-    }
-
-    /// For each column of B, its index on every axis.
-    pub(crate) fn multi_indices(&self) -> Vec<[usize; MAX_DIM]> {
-        let mut next = vec![[0; MAX_DIM]];
-        for (k, level) in self.levels.iter().enumerate().rev() {
-            let mut raw = Vec::with_capacity(level.len());
-            for (a, &count) in level.counts.iter().enumerate() {
-                raw.extend(next[..count].iter().map(|&rest| {
-                    let mut index = rest;
-                    index[k] = a;
-                    index
-                }));
-            }
-            next = level.order.iter().map(|&i| raw[i]).collect();
-        }
-        next
     }
 }
 
@@ -368,11 +330,12 @@ mod tests {
                 assert!((phi[k] - want).abs() < 1e-14, "d = {d}, k = {k}: {} {want}", phi[k]);
                 assert!((projected[k] - want).abs() < 1e-14);
             }
-            // Multi-indices name the eigenvalues: column k of B has squared norm s Π λ.
-            for (k, index) in root.multi_indices().iter().enumerate() {
-                let norm: f64 = (0..m).map(|i| b[i * p + k].powi(2)).sum();
-                let want: f64 = 0.8 * (0..d).map(|a| root.axes[a].eigenvalues[index[a]]).product::<f64>();
-                assert!((norm - want).abs() < 1e-12 * want, "{norm} {want}");
+            // The columns are orthogonal, as products of eigenvectors are.
+            for k in 0..p {
+                for l in 0..k {
+                    let inner: f64 = (0..m).map(|i| b[i * p + k] * b[i * p + l]).sum();
+                    assert!(inner.abs() < 1e-13 * m as f64, "columns {k} and {l}: {inner}");
+                }
             }
         }
     }

@@ -28,7 +28,7 @@ use crate::error::{Error, Result, finite, length, positive};
 use crate::grid::{Growth, Lattice};
 use crate::interp::Weights;
 use crate::pool::Pool;
-use crate::prior::{Prior, Root};
+use crate::prior::Prior;
 use crate::structure::{BlockMatrix, Symmetric};
 
 /// How A = WᵀD⁻¹W is kept.
@@ -150,8 +150,7 @@ impl Stats {
     /// allocation.
     pub fn observe(&mut self, h: &[f64], y: f64, noise: f64) -> Result<()> {
         self.check(h, y, noise, 0)?;
-        self.add(y, noise, 1.0);
-        Ok(())
+        self.add(y, noise, 1.0)
     }
 
     /// Learns many observations: `h` holds the points row after row. If any row is refused, none is learned.
@@ -170,7 +169,7 @@ impl Stats {
         }
         for (row, point) in h.chunks_exact(d).enumerate() {
             self.lattice.locate(point, row, &mut self.weights.0)?;
-            self.add(y[row], noise_at(row), 1.0);
+            self.add(y[row], noise_at(row), 1.0)?;
         }
         Ok(())
     }
@@ -188,13 +187,14 @@ impl Stats {
                 self.add_moments(y[row], noise(row), 1.0);
             }
             if let Gram::LowRank(root) = &mut self.gram {
-                root.add(&columns);
+                root.add(&columns)?;
             }
         }
         Ok(())
     }
 
-    /// Un-learns one observation that was learned before, with the same values. Exact up to rounding.
+    /// Un-learns one observation that was learned before, with the same values. Exact up to rounding, as long
+    /// as the statistics were not decayed since: a decayed observation no longer has its full weight.
     pub fn forget(&mut self, h: &[f64], y: f64, noise: f64) -> Result<()> {
         self.check(h, y, noise, 0)?;
         if self.count < 1.0 {
@@ -205,10 +205,9 @@ impl Stats {
             self.lattice.scatter(&self.weights.0, noise.sqrt().recip(), &mut column);
             root.remove(&column)?;
             self.add_moments(y, noise, -1.0);
-        } else {
-            self.add(y, noise, -1.0);
+            return Ok(());
         }
-        Ok(())
+        self.add(y, noise, -1.0)
     }
 
     /// Exponential forgetting: every observation so far counts `factor` times as much (0 < factor ≤ 1).
@@ -231,12 +230,17 @@ impl Stats {
     /// Adds the statistics of another shard. The grids must have the same spacing and fall on the same
     /// points; they are extended to their union. Associative and commutative up to rounding.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
+        self.merge_within(other, crate::grid::MAX_POINTS)
+    }
+
+    /// As [`Stats::merge`], refused if a grid would have more than `limit` points.
+    pub fn merge_within(&mut self, other: &Self, limit: usize) -> Result<()> {
         if std::mem::discriminant(&self.gram) != std::mem::discriminant(&other.gram) {
             let reason = "one side keeps A exactly and the other as a low-rank root";
             return Err(Error::Unsupported { operation: "merge", reason });
         }
-        let growth = self.lattice.growth_to_union(&other.lattice)?;
-        let growth_of_other = other.lattice.growth_to_union(&self.lattice)?;
+        let growth = self.lattice.growth_to_union(&other.lattice, limit)?;
+        let growth_of_other = other.lattice.growth_to_union(&self.lattice, limit)?;
         self.grow(&growth)?;
         let mut grown = None;
         if !growth_of_other.is_none() {
@@ -247,7 +251,7 @@ impl Stats {
         let other = grown.as_ref().unwrap_or(other);
         match (&mut self.gram, &other.gram) {
             (Gram::Exact(a), Gram::Exact(b)) => a.add_scaled(1.0, b),
-            (Gram::LowRank(a), Gram::LowRank(b)) => a.merge(b),
+            (Gram::LowRank(a), Gram::LowRank(b)) => a.merge(b)?,
             _ => {}
         }
         self.b.iter_mut().zip(&other.b).for_each(|(a, &b)| *a += b);
@@ -286,6 +290,8 @@ impl Stats {
     ///
     /// Exact without further sums: interpolation weights add up to one on each grid, so that
     /// WᵀD⁻¹1 = A e, 1ᵀD⁻¹y = eᵀb and 1ᵀD⁻¹1 = eᵀA e for e = one on the first grid, zero elsewhere.
+    ///
+    /// Sums of uncentred targets lose digits, (mean/deviation)² of them relative to rounding: shift early.
     pub fn standardize_targets(&mut self, shift: f64, scale: f64) -> Result<()> {
         finite("target shift", shift, 0)?;
         positive("target scale", scale, 0)?;
@@ -309,7 +315,7 @@ impl Stats {
     pub(crate) fn apply(&self, x: &[f64], y: &mut [f64]) {
         match &self.gram {
             Gram::Exact(a) => a.apply(x, y, &mut []),
-            Gram::LowRank(root) => root.apply(x, y),
+            Gram::LowRank(root) => root.multiply(x, 1, y),
         }
     }
 
@@ -318,40 +324,54 @@ impl Stats {
         debug_assert_eq!(prior.lattice(), &self.lattice, "prior and statistics live on the same grids");
         let gram = match &self.gram {
             Gram::Exact(a) => prior.congruence(a, pool),
-            Gram::LowRank(root) => prior.congruence_of_root(&root.rows(), root.rank(), None),
+            Gram::LowRank(root) => prior.congruence_of_root(&root.rows(), root.rank()),
         };
         Whitened { gram, rhs: prior.project(&self.b, 1) }
     }
 
-    /// BᵀAC and Cᵀb for another root C on one block.
-    pub(crate) fn whiten_with(&self, prior: &Prior, block: usize, other: &Root) -> Whitened {
-        let gram = match &self.gram {
-            Gram::Exact(a) => prior.congruence_with(a, block, other),
-            Gram::LowRank(root) => prior.congruence_of_root(&root.rows(), root.rank(), Some((block, other))),
-        };
-        let at = self.lattice.offsets()[block];
-        Whitened { gram, rhs: other.project(&self.b[at..at + other.points()], 1) }
+    /// Y = A X for m padded rows of `stride` numbers.
+    pub(crate) fn multiply(&self, x: &[f64], stride: usize, y: &mut [f64]) {
+        match &self.gram {
+            Gram::Exact(a) => a.multiply(x, stride, y),
+            Gram::LowRank(root) => root.multiply(x, stride, y),
+        }
+    }
+
+    /// Whether the grids cover a point.
+    pub(crate) fn covers(&mut self, h: &[f64]) -> bool {
+        self.lattice.locate(h, 0, &mut self.weights.0).is_ok()
+    }
+
+    /// Refuses a row that [`Stats::observe`] would refuse.
+    pub(crate) fn check_row(&mut self, h: &[f64], y: f64, noise: f64, row: usize) -> Result<()> {
+        self.check(h, y, noise, row)
     }
 
     /// Refuses a bad row; otherwise leaves its weights in the buffer.
     fn check(&mut self, h: &[f64], y: f64, noise: f64, row: usize) -> Result<()> {
         self.lattice.locate(h, row, &mut self.weights.0)?;
         finite("y", y, row)?;
-        positive("noise", noise, row)
+        positive("noise", noise, row)?;
+        // What would overflow the sums is refused while they are still sums.
+        if !noise.recip().is_finite() {
+            return Err(Error::NotPositive { field: "noise".into(), value: noise, row });
+        }
+        finite("y²/noise", y * y / noise, row)
     }
 
     /// Adds `sign` times the observation whose weights are in the buffer.
     #[inline]
-    fn add(&mut self, y: f64, noise: f64, sign: f64) {
+    fn add(&mut self, y: f64, noise: f64, sign: f64) -> Result<()> {
         match &mut self.gram {
             Gram::Exact(a) => a.add_outer(&self.lattice, &self.weights.0, sign / noise),
             Gram::LowRank(root) => {
                 let mut column = vec![0.0; self.lattice.len()];
                 self.lattice.scatter(&self.weights.0, noise.sqrt().recip(), &mut column);
-                root.add(&column);
+                root.add(&column)?;
             }
         }
         self.add_moments(y, noise, sign);
+        Ok(())
     }
 
     #[inline]

@@ -39,7 +39,7 @@ pub struct LowRankRoot {
 impl LowRankRoot {
     /// The root of the zero matrix over `points` grid points, of rank at most `limit`.
     pub fn new(points: usize, limit: usize) -> Self {
-        Self { points, limit: limit.min(points), l: Vec::new(), j: Vec::new(), lost: 0.0, total: 0.0 }
+        Self { points, limit, l: Vec::new(), j: Vec::new(), lost: 0.0, total: 0.0 }
     }
 
     /// The rank reached so far.
@@ -67,17 +67,17 @@ impl LowRankRoot {
         (0..self.points * r).map(|i| self.l[i % r * self.points + i / r]).collect()
     }
 
-    /// y = L Lᵀ x.
-    pub(crate) fn apply(&self, x: &[f64], y: &mut [f64]) {
+    /// Y = L Lᵀ X for m rows of `columns` numbers.
+    pub(crate) fn multiply(&self, x: &[f64], columns: usize, y: &mut [f64]) {
         let l = self.matrix(&self.l);
-        let x = MatRef::from_column_major_slice(x, self.points, 1);
-        let y = MatMut::from_column_major_slice_mut(&mut y[..self.points], self.points, 1);
+        let x = MatRef::from_row_major_slice(&x[..self.points * columns], self.points, columns);
+        let y = MatMut::from_row_major_slice_mut(&mut y[..self.points * columns], self.points, columns);
         let inner = l.transpose() * x;
         matmul(y, Accum::Replace, l, inner.as_ref(), 1.0, Par::Seq);
     }
 
     /// A += w wᵀ for each of the given columns of m numbers (already divided by √d).
-    pub(crate) fn add(&mut self, columns: &[f64]) {
+    pub(crate) fn add(&mut self, columns: &[f64]) -> Result<()> {
         // Points that open a new direction enter one by one, the others together.
         let mut inside: Vec<f64> = Vec::with_capacity(columns.len());
         for w in columns.chunks_exact(self.points) {
@@ -87,7 +87,7 @@ impl LowRankRoot {
             let rho2: f64 = outside.iter().map(|v| v * v).sum();
             if rho2 <= NEW_DIRECTION.powi(2) * norm2 {
                 inside.extend(w);
-            } else if self.rank() < self.limit {
+            } else if self.rank() < self.limit.min(self.points) {
                 self.append(w, &p, &outside, rho2);
             } else {
                 self.lost += rho2;
@@ -98,13 +98,14 @@ impl LowRankRoot {
             let q = inside.len() / self.points;
             let w = MatRef::from_column_major_slice(&inside, self.points, q);
             let p = self.matrix(&self.j).transpose() * w;
-            self.rotate(&p, 1.0);
+            self.rotate(&p, 1.0)?;
         }
+        Ok(())
     }
 
     /// A −= w wᵀ for a column that was added before. Refused where that would not leave A positive.
     pub(crate) fn remove(&mut self, w: &[f64]) -> Result<()> {
-        let (p, _) = self.split(w);
+        let (p, outside) = self.split(w);
         let s2: f64 = p.iter().map(|v| v * v).sum();
         // 1 − s² is what is left in the direction of w: below √eps nothing meaningful is.
         if s2 >= 1.0 - NEW_DIRECTION {
@@ -112,8 +113,9 @@ impl LowRankRoot {
             return Err(Error::Unsupported { operation: "forget", reason });
         }
         let p = Mat::from_fn(p.len(), 1, |i, _| p[i]);
-        self.rotate(&p, -1.0);
+        self.rotate(&p, -1.0)?;
         self.total -= w.iter().map(|v| v * v).sum::<f64>();
+        self.lost = (self.lost - outside.iter().map(|v| v * v).sum::<f64>()).max(0.0);
         Ok(())
     }
 
@@ -141,14 +143,16 @@ impl LowRankRoot {
     }
 
     /// Replaces L by L (I + sign·p pᵀ)^{1/2} and J by J (I + sign·p pᵀ)^{−1/2}, at O(m r q).
-    fn rotate(&mut self, p: &Mat<f64>, sign: f64) {
+    fn rotate(&mut self, p: &Mat<f64>, sign: f64) -> Result<()> {
         let (r, q) = (self.rank(), p.ncols());
         if r == 0 {
-            return;
+            return Ok(());
         }
         // (I + sign·U S² Uᵀ)^{1/2} = I + p·(V c Vᵀ)·pᵀ with c = (√(1 + sign s²) − 1)/s², from the q×q
         // eigenproblem pᵀp = V S² Vᵀ; likewise the inverse root.
-        let Ok(eigen) = (p.transpose() * p).self_adjoint_eigen(faer::Side::Lower) else { return };
+        let eigen = (p.transpose() * p).self_adjoint_eigen(faer::Side::Lower).map_err(|_| {
+            Error::NoConvergence { method: "eigendecomposition", iterations: 0, residual: f64::NAN }
+        })?;
         let (v, s2) = (eigen.U(), eigen.S().column_vector());
         let grow = |s2: f64| sign / ((1.0 + sign * s2).sqrt() + 1.0);
         let shrink = |s2: f64| {
@@ -163,6 +167,7 @@ impl LowRankRoot {
             let left = matrix.as_ref() * p * core;
             matmul(matrix.as_mut(), Accum::Add, left.as_ref(), p.transpose(), 1.0, Par::Seq);
         }
+        Ok(())
     }
 
     /// A ← λ A.
@@ -175,10 +180,11 @@ impl LowRankRoot {
     }
 
     /// A += the other root's matrix.
-    pub(crate) fn merge(&mut self, other: &Self) {
-        self.add(&other.l);
+    pub(crate) fn merge(&mut self, other: &Self) -> Result<()> {
+        self.add(&other.l)?;
         self.lost += other.lost;
         self.total += other.lost;
+        Ok(())
     }
 
     /// The same matrix over a grown lattice, given the new place of every old grid point.

@@ -1,7 +1,10 @@
 //! Symmetric matrices over a lattice: for each block its own matrix, for each pair of blocks a dense one.
 //!
-//! Diagonal blocks are stencils, or dense where that is smaller (7^d ≥ m). Off-diagonal blocks have no
+//! Diagonal blocks are stencils, or dense where a row of a whole stencil would be longer (7^d ≥ m). Off-diagonal blocks have no
 //! sparsity: any point of one grid can meet any point of another.
+
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, MatRef, Par};
 
 use super::{DenseMatrix, StencilMatrix, Symmetric};
 use crate::grid::{Grid, Lattice};
@@ -168,6 +171,35 @@ impl BlockMatrix {
         sum
     }
 
+    /// For each block, the sums of its entries by their distance on each axis.
+    pub(crate) fn lag_sums(&self, lattice: &Lattice) -> Vec<Vec<f64>> {
+        let sums = |(block, grid): (&GridMatrix, &Grid)| match block {
+            GridMatrix::Stencil(a) => a.lag_sums(),
+            GridMatrix::Dense(a) => a.lag_sums(grid),
+        };
+        self.diagonal.iter().zip(lattice.grids()).map(sums).collect()
+    }
+
+    /// Y = A X for m padded rows of `stride` numbers.
+    pub(crate) fn multiply(&self, x: &[f64], stride: usize, y: &mut [f64]) {
+        let rows = |j: usize| self.offsets[j] * stride..(self.offsets[j] + self.block_len(j)) * stride;
+        for (j, block) in self.diagonal.iter().enumerate() {
+            match block {
+                GridMatrix::Stencil(a) => a.multiply(&x[rows(j)], stride, &mut y[rows(j)]),
+                GridMatrix::Dense(a) => {
+                    let m = a.size();
+                    let left = MatRef::from_row_major_slice(a.data(), m, m);
+                    product(&mut y[rows(j)], Accum::Replace, left, &x[rows(j)], stride);
+                }
+            }
+        }
+        for Cross { first, second, data } in &self.cross {
+            let left = MatRef::from_row_major_slice(data, self.block_len(*first), self.block_len(*second));
+            product(&mut y[rows(*first)], Accum::Add, left, &x[rows(*second)], stride);
+            product(&mut y[rows(*second)], Accum::Add, left.transpose(), &x[rows(*first)], stride);
+        }
+    }
+
     /// A += c B for a matrix over the same lattice.
     pub(crate) fn add_scaled(&mut self, c: f64, other: &Self) {
         let own = self.diagonal.iter_mut().map(GridMatrix::data_mut);
@@ -263,6 +295,13 @@ impl BlockMatrix {
     }
 }
 
+/// out (+)= left · right, where `right` and `out` are stored row after row with `columns` numbers each.
+fn product(out: &mut [f64], add: Accum, left: MatRef<'_, f64>, right: &[f64], columns: usize) {
+    let right = MatRef::from_row_major_slice(right, left.ncols(), columns);
+    let out = MatMut::from_row_major_slice_mut(out, left.nrows(), columns);
+    matmul(out, add, left, right, 1.0, Par::Seq);
+}
+
 impl Symmetric for BlockMatrix {
     fn size(&self) -> usize {
         self.size
@@ -325,6 +364,15 @@ mod tests {
         a.add_scaled(1.0, &copy);
         a.scale(0.5);
         assert_equals_twin(&a, &twin, 1e-14);
+
+        let (m, stride) = (lattice.len(), 8);
+        let x: Vec<f64> = (0..m * stride).map(|i| (0.7 * i as f64).cos()).collect();
+        let mut y = vec![f64::NAN; m * stride];
+        a.multiply(&x, stride, &mut y);
+        for (at, &value) in y.iter().enumerate() {
+            let want: f64 = (0..m).map(|j| twin[at / stride * m + j] * x[j * stride + at % stride]).sum();
+            assert!((value - want).abs() < 1e-11, "{value} {want}");
+        }
 
         let mut weights = Vec::new();
         lattice.locate(&[0.3; 6], 0, &mut weights).unwrap();

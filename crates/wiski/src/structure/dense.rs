@@ -42,6 +42,18 @@ impl DenseMatrix {
         }
     }
 
+    /// The sums of all entries by their distance on each axis: as many as there are grid points.
+    pub(crate) fn lag_sums(&self, grid: &Grid) -> Vec<f64> {
+        let (shape, strides) = (grid.shape(), grid.strides());
+        let mut sums = vec![0.0; self.size];
+        for (at, &entry) in self.data.iter().enumerate() {
+            let (i, j) = (at / self.size, at % self.size);
+            let lag = |k: usize| (i / strides[k] % shape[k]).abs_diff(j / strides[k] % shape[k]);
+            sums[(0..shape.len()).map(|k| lag(k) * strides[k]).sum::<usize>()] += entry;
+        }
+        sums
+    }
+
     /// A += c w wᵀ: 16^d multiply-adds.
     pub(crate) fn add_outer(&mut self, grid: &Grid, w: &Weights, c: f64) {
         w.for_each(grid, |i, wi| {

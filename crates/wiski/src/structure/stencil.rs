@@ -123,6 +123,57 @@ impl StencilMatrix {
         self.data = data;
     }
 
+    /// Y = A X for m padded rows of `stride` numbers: 7^d m multiply-adds a column.
+    pub(crate) fn multiply(&self, x: &[f64], stride: usize, y: &mut [f64]) {
+        // Both mirror images of every entry, sorted by row, so that a row of Y is written once.
+        let mut starts = vec![0u32; self.size + 1];
+        self.for_each_image(|i, _, _| starts[i + 1] += 1);
+        (0..self.size).for_each(|i| starts[i + 1] += starts[i]);
+        let mut next = starts.clone();
+        let mut entries = vec![(0u32, 0.0); starts[self.size] as usize];
+        self.for_each_image(|i, j, at| {
+            entries[next[i] as usize] = (j as u32, self.data[at]);
+            next[i] += 1;
+        });
+        Arch::new().dispatch(SparseProduct { starts: &starts, entries: &entries, x, stride, y });
+    }
+
+    /// Calls `f(i, j, place)` for every entry that differs from zero, both orders of i and j.
+    fn for_each_image(&self, mut f: impl FnMut(usize, usize, usize)) {
+        let g = self.shape[self.shape.len() - 1];
+        self.for_each_row_pair(|row, other, lead, mirrored| {
+            for c in 0..g {
+                let i = row * g + c;
+                for e in c.saturating_sub(3)..(c + 4).min(g) {
+                    let (j, at) = (other * g + e, i * self.width + lead * SPAN + e + 3 - c);
+                    if self.data[at] != 0.0 {
+                        f(i, j, at);
+                        if mirrored {
+                            f(j, i, at);
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    /// The sums of all entries by their distance on each axis: `sums[l₁·4^{d−1} + … + l_d]` for lags 0 … 3.
+    pub(crate) fn lag_sums(&self) -> Vec<f64> {
+        let d = self.shape.len();
+        let mut sums = vec![0.0; 1 << (2 * d)];
+        let offsets = leading_offsets(d - 1);
+        for point in self.data.chunks_exact(self.width) {
+            for (offset, entries) in offsets.iter().zip(point.chunks_exact(SPAN)) {
+                let lead = offset.iter().fold(0, |place, o| 4 * place + o.unsigned_abs());
+                let times = if offset.first().is_some_and(|&o| o > 0) { 2.0 } else { 1.0 };
+                for (c, &entry) in entries.iter().enumerate() {
+                    sums[4 * lead + c.abs_diff(3)] += times * entry;
+                }
+            }
+        }
+        sums
+    }
+
     /// A += c w wᵀ: at most 16^d multiply-adds, about half of that by symmetry.
     #[inline]
     pub(crate) fn add_outer(&mut self, grid: &Grid, w: &Weights, c: f64) {
@@ -233,6 +284,42 @@ impl StencilMatrix {
 #[inline(always)]
 fn dot4(a: &[f64], b: &[f64; 4]) -> f64 {
     (a[0] * b[0] + a[1] * b[1]) + (a[2] * b[2] + a[3] * b[3])
+}
+
+struct SparseProduct<'a> {
+    starts: &'a [u32],
+    entries: &'a [(u32, f64)],
+    x: &'a [f64],
+    stride: usize,
+    y: &'a mut [f64],
+}
+
+impl WithSimd for SparseProduct<'_> {
+    type Output = ();
+
+    /// Columns in strips, so that the rows around a point stay in the first cache.
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        const STRIP: usize = 4;
+        let Self { starts, entries, x, stride, y } = self;
+        let (x, _) = S::as_simd_f64s(x);
+        let (y, _) = S::as_mut_simd_f64s(y);
+        let width = stride / (size_of::<S::f64s>() / size_of::<f64>());
+        for strip in (0..width).step_by(STRIP) {
+            let lanes = STRIP.min(width - strip);
+            for (i, range) in starts.windows(2).enumerate() {
+                let mut sums = [simd.splat_f64s(0.0); STRIP];
+                for &(j, entry) in &entries[range[0] as usize..range[1] as usize] {
+                    let entry = simd.splat_f64s(entry);
+                    let row = &x[j as usize * width + strip..][..lanes];
+                    for (sum, &v) in sums.iter_mut().zip(row) {
+                        *sum = simd.mul_add_e_f64s(entry, v, *sum);
+                    }
+                }
+                y[i * width + strip..][..lanes].copy_from_slice(&sums[..lanes]);
+            }
+        }
+    }
 }
 
 struct MultiplyRowPair<'a> {
@@ -389,6 +476,24 @@ mod tests {
             // Sums of 60 terms in the same order.
             assert_equals_twin(&dense, dense.data(), 60.0 * f64::EPSILON);
             assert_equals_twin(&stencil, dense.data(), 60.0 * f64::EPSILON);
+
+            // Products with several columns, and sums by distance.
+            let m = grid.len();
+            let x: Vec<f64> = (0..m * 40).map(|i| (0.3 * i as f64).sin()).collect();
+            let mut y = vec![f64::NAN; m * 40];
+            stencil.multiply(&x, 40, &mut y);
+            for (at, &value) in y.iter().enumerate() {
+                let (i, c) = (at / 40, at % 40);
+                let want: f64 = (0..m).map(|j| dense.data()[i * m + j] * x[j * 40 + c]).sum();
+                assert!((value - want).abs() < 1e-12, "d = {d}, {i}, {c}: {value} {want}");
+            }
+            let digit = |i: usize, k: usize| i / grid.strides()[k] % shape[k];
+            let mut by_lag = vec![0.0; 1 << (2 * d)];
+            for (at, &entry) in dense.data().iter().enumerate().filter(|(_, entry)| **entry != 0.0) {
+                let lag = |k: usize| digit(at / m, k).abs_diff(digit(at % m, k));
+                by_lag[(0..d).fold(0, |place, k| 4 * place + lag(k))] += entry;
+            }
+            assert!(stencil.lag_sums().iter().zip(&by_lag).all(|(a, b)| (a - b).abs() < 1e-11));
 
             let mut seen = vec![0.0; grid.len() * grid.len()];
             stencil.for_each_entry(|i, j, at| {
