@@ -72,3 +72,8 @@ pub use model::{
 pub use pool::Pool;
 pub use posterior::{Posterior, Prediction, Predictor};
 pub use stats::Stats;
+
+/// The code in the README is tested with the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
