@@ -5,6 +5,7 @@ mod encoder;
 mod metrics;
 mod regressor;
 mod settings;
+mod stream;
 mod wiski;
 
 use crate::error::{Result, length};
@@ -13,8 +14,9 @@ use crate::posterior::Prediction;
 pub use builder::{OffGrid, WiskiBuilder};
 pub use encoder::{ColumnScaling, Encoder};
 pub use metrics::{DriftDetector, Prequential, Z95};
-pub use regressor::{OnlineRegressor, Reader, Snapshot, TargetScale};
+pub use regressor::{OnlineRegressor, Snapshot, TargetScale};
 pub use settings::{Features, HalfLife, InputScaling, NoiseModel, Schedule, Settings, TargetScaling};
+pub use stream::Reader;
 pub use wiski::Wiski;
 
 /// What became of an observation.

@@ -10,21 +10,18 @@
 //!    hyperparameters move and the posterior follows;
 //! 4. from time to time the targets' scale is brought up to date and the hyperparameters are refitted.
 
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
-use super::encoder::{ColumnScaling, Encoder};
+use super::encoder::Encoder;
 use super::metrics::Prequential;
-use super::settings::{Features, HalfLife, InputScaling, NoiseModel, Schedule, Settings, TargetScaling};
+use super::settings::{Features, NoiseModel, Schedule, Settings, TargetScaling};
+use super::stream::{self, Fading, Published, Reader};
 use super::{OnlineGp, Outcome, Wiski};
 use crate::error::{Error, Result, finite, length, positive};
-use crate::feature::{Activation, FeatureMap, Mlp, Moments};
-use crate::grid::{Grid, Lattice};
-use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch, Rows, WarmUp};
+use crate::feature::{Activation, FeatureMap, Mlp};
+use crate::grid::Lattice;
+use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, ProjectionSearch, Rows, WarmUp};
 use crate::posterior::{Prediction, Predictor};
-
-/// Old observations are decayed when their weight would fall by this factor: what is neglected meanwhile is
-/// at most one per cent of their weight.
-const DECAY_STEP: f64 = 0.99;
 
 /// A running mean and variance of targets.
 #[derive(Debug, Clone, Copy, Default)]
@@ -96,7 +93,7 @@ pub struct OnlineRegressor {
     warm_up: Rows,
     running: Option<Box<Running>>,
     metrics: Prequential,
-    published: Arc<RwLock<Option<Arc<Snapshot>>>>,
+    published: Published<Snapshot>,
 }
 
 /// What exists after the warm-up.
@@ -111,9 +108,7 @@ struct Running {
     every_step: Option<(Adam, Vec<f64>)>,
     rows_since_refit: f64,
     refits: usize,
-    /// The decay that old observations still have to undergo, as a power of two.
-    pending_halvings: f64,
-    last_time: Option<f64>,
+    fading: Fading,
 }
 
 impl OnlineRegressor {
@@ -127,7 +122,7 @@ impl OnlineRegressor {
             warm_up: Rows::default(),
             running: None,
             metrics: Prequential::default(),
-            published: Arc::default(),
+            published: Published::default(),
         })
     }
 
@@ -286,12 +281,7 @@ impl OnlineRegressor {
         noise: f64,
         time: Option<f64>,
     ) -> Result<(Outcome, Option<Prediction>)> {
-        length("x", self.input_dim, x.len())?;
-        for (k, &value) in x.iter().enumerate() {
-            if !value.is_finite() {
-                finite(format!("x[{k}]"), value, 0)?;
-            }
-        }
+        stream::check_row(x, self.input_dim)?;
         finite("y", y, 0)?;
         positive("noise", noise, 0)?;
         if let Some(time) = time {
@@ -386,28 +376,18 @@ impl OnlineRegressor {
     /// A handle that always gives the newest published snapshot. Snapshots are published after the warm-up,
     /// after every refit and by [`OnlineRegressor::publish`]; taking one never waits for learning.
     pub fn reader(&self) -> Reader {
-        Reader { published: Arc::clone(&self.published) }
+        self.published.reader()
     }
 
     /// Publishes the present state to all readers.
     pub fn publish(&self) {
-        let snapshot = self.snapshot();
-        // A reader that panicked while holding the lock has changed nothing.
-        let mut slot = self.published.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        *slot = snapshot;
+        self.published.set(self.snapshot());
     }
 }
 
 impl Running {
     fn start(rows: &Rows, settings: &Settings, input_dim: usize, targets: &TargetMoments) -> Result<Self> {
-        let scaling = match &settings.inputs {
-            InputScaling::None => ColumnScaling::identity(input_dim),
-            InputScaling::Bounds(bounds) => ColumnScaling::from_bounds(bounds),
-            InputScaling::WarmUp => match settings.features {
-                Features::Identity => ColumnScaling::from_bounds(&ranges(&rows.x, input_dim)),
-                _ => ColumnScaling::from_moments(&Moments::from_rows(&rows.x, input_dim)?),
-            },
-        };
+        let scaling = stream::column_scaling(settings, &rows.x, input_dim)?;
         let scale = match settings.targets {
             TargetScaling::None => TargetScale::IDENTITY,
             TargetScaling::Running => TargetScale { shift: targets.mean, scale: targets.std() },
@@ -419,10 +399,7 @@ impl Running {
             scaled.push(&row, scale.apply(rows.y[i]), rows.noise[i]);
         }
 
-        let outputs = settings.outputs(input_dim);
-        let points: Vec<usize> =
-            (0..outputs).map(|k| settings.grid[k.min(settings.grid.len() - 1)]).collect();
-        let lattice = Lattice::from(Grid::covering(&vec![(-1.0, 1.0); outputs], &points)?);
+        let lattice = stream::lattice(settings, input_dim)?;
         let kernels = vec![settings.start_kernel(input_dim)?];
         let known = settings.noise == NoiseModel::Known;
         let noise = if known { scale.scale.powi(-2) } else { settings.initial_noise };
@@ -439,15 +416,8 @@ impl Running {
         let (map, moments, hyper) = warm.into_parts();
         let mut encoder = Encoder::new(scaling, map, moments);
         encoder.learn_at(settings.feature_rate)?;
-        let mut model = Wiski::builder()
-            .grid(lattice.grids()[0].clone())
-            .kernel(hyper.kernels[0].clone())
-            .noise(hyper.noise)
-            .off_grid(settings.off_grid)
-            .max_grid_points(settings.max_grid_points)
-            .rank_tolerance(settings.rank_tolerance)
-            .build()?;
-        let mut h = Vec::with_capacity(rows.len() * outputs);
+        let mut model = stream::process(settings, &lattice, &hyper)?;
+        let mut h = Vec::with_capacity(rows.len() * lattice.dim());
         for x in rows.x.chunks_exact(input_dim) {
             h.extend_from_slice(encoder.encode(x)?);
         }
@@ -461,8 +431,7 @@ impl Running {
             every_step: None,
             rows_since_refit: 0.0,
             refits: 0,
-            pending_halvings: 0.0,
-            last_time: None,
+            fading: Fading::default(),
         };
         if let Schedule::EveryStep { rate } = settings.schedule {
             let n = running.space.dim();
@@ -481,7 +450,9 @@ impl Running {
         settings: &Settings,
         targets: &TargetMoments,
     ) -> Result<(Outcome, Prediction)> {
-        self.fade(settings, time)?;
+        if let Some(factor) = self.fading.pass(settings.half_life, time)? {
+            self.model.decay(factor)?;
+        }
         let target = self.scale.apply(y);
         self.encoder.encode(x)?;
         let (mut prediction, by_coordinates) = if self.encoder.is_learning() {
@@ -520,11 +491,8 @@ impl Running {
             };
         }
         self.rows_since_refit += 1.0;
-        if let Schedule::Geometric { ratio } = settings.schedule {
-            if self.rows_since_refit >= (ratio - 1.0) * (self.model.count() - self.rows_since_refit).max(10.0)
-            {
-                self.refit(settings, targets)?;
-            }
+        if stream::refit_due(settings.schedule, self.rows_since_refit, self.model.count()) {
+            self.refit(settings, targets)?;
         }
         Ok((outcome, self.scale_back(prediction)))
     }
@@ -549,43 +517,9 @@ impl Running {
             self.model.rescale_targets((new.shift - self.scale.shift) / self.scale.scale, factor)?;
             self.scale = new;
         }
-        let optimiser = LbfgsB {
-            max_evaluations: 10,
-            relative_tolerance: 1e-6,
-            first_step: 0.3,
-            first_curvature: 0.5,
-            ..LbfgsB::default()
-        };
-        self.model.refit(&self.space, &optimiser)?;
+        self.model.refit(&self.space, &stream::brief())?;
         self.rows_since_refit = 0.0;
         self.refits += 1;
-        Ok(())
-    }
-
-    /// Exponential forgetting, in steps of one per cent.
-    fn fade(&mut self, settings: &Settings, time: Option<f64>) -> Result<()> {
-        self.pending_halvings += match (settings.half_life, time) {
-            (None, _) => return Ok(()),
-            (Some(HalfLife::Rows(life)), _) => life.recip(),
-            (Some(HalfLife::Time(_)), None) => {
-                let reason = "the half-life is given in time, so every row needs one";
-                return Err(Error::Unsupported { operation: "forgetting", reason });
-            }
-            (Some(HalfLife::Time(life)), Some(now)) => {
-                let passed = now - self.last_time.unwrap_or(now);
-                if passed < 0.0 {
-                    let reason = format!("times must not decrease, but {now} follows {}", now - passed);
-                    return Err(Error::Config { field: "time".into(), reason });
-                }
-                self.last_time = Some(now);
-                passed / life
-            }
-        };
-        let factor = (-self.pending_halvings).exp2();
-        if factor < DECAY_STEP {
-            self.model.decay(factor.max(1e-300))?;
-            self.pending_halvings = 0.0;
-        }
         Ok(())
     }
 
@@ -610,7 +544,6 @@ fn features(
 ) -> Result<(WarmUp, Option<Choice>)> {
     let input_dim = rows.x.len() / rows.len();
     let tolerance = settings.rank_tolerance;
-    let thorough = LbfgsB { max_evaluations: 60, ..LbfgsB::default() };
     let (mut warm, choice) = match &settings.features {
         Features::Identity => {
             let map = FeatureMap::from(crate::feature::Identity::new(input_dim));
@@ -640,21 +573,9 @@ fn features(
         }
     };
     if settings.fit_warm_up && !matches!(settings.schedule, Schedule::EveryStep { .. }) {
-        warm.fit_hyperparameters(&thorough)?;
+        warm.fit_hyperparameters(&stream::thorough())?;
     }
     Ok((warm, choice))
-}
-
-/// The range of each column, widened by a twentieth.
-fn ranges(x: &[f64], dim: usize) -> Vec<(f64, f64)> {
-    let column = |k: usize| x.iter().skip(k).step_by(dim).copied();
-    let range = |k: usize| {
-        let (lo, hi) =
-            column(k).fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), v| (lo.min(v), hi.max(v)));
-        let margin = if hi > lo { 0.05 * (hi - lo) } else { 1.0 };
-        (lo - margin, hi + margin)
-    };
-    (0..dim).map(range).collect()
 }
 
 /// An immutable model for predictions from any thread.
@@ -677,18 +598,5 @@ impl Snapshot {
             p.noise = 0.0;
         }
         Ok(p)
-    }
-}
-
-/// Gives the newest published snapshot to any thread, without waiting for learning.
-#[derive(Debug, Clone)]
-pub struct Reader {
-    published: Arc<RwLock<Option<Arc<Snapshot>>>>,
-}
-
-impl Reader {
-    /// The newest snapshot; `None` before the warm-up is over.
-    pub fn latest(&self) -> Option<Arc<Snapshot>> {
-        self.published.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 }
