@@ -70,7 +70,8 @@ pub use error::{Error, Result};
 pub use evidence::Evidence;
 pub use kernel::Kernel;
 pub use model::{
-    Features, OffGrid, OnlineGp, OnlineRegressor, Outcome, Schedule, Settings, Wiski, WiskiBuilder,
+    Classes, Features, OffGrid, OnlineClassifier, OnlineGp, OnlineRegressor, Outcome, Schedule, Settings,
+    Unseen, Wiski, WiskiBuilder,
 };
 pub use pool::Pool;
 pub use posterior::{Posterior, Prediction, Predictor};

@@ -275,7 +275,7 @@ mod tests {
         for space in spaces {
             let raw = space.to_raw(&hyper).unwrap();
             let (mut gradient, mut unused) = (vec![0.0; space.dim()], vec![0.0; space.dim()]);
-            let mut value = |raw: &[f64], gradient: &mut [f64]| {
+            let value = |raw: &[f64], gradient: &mut [f64]| {
                 let hyper = space.to_hyperparameters(raw, &hyper).unwrap();
                 space.evaluate(&stats, &hyper, 1e-14, &mut Pool::default(), gradient).unwrap().0
             };

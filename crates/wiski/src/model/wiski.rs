@@ -217,8 +217,13 @@ impl Wiski {
     /// Learns everything another model has learned, exactly; hyperparameters stay this model's. Grids must
     /// agree in spacing and alignment and are extended to their union.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
+        self.merge_stats(&other.stats)
+    }
+
+    /// Learns what the given statistics hold.
+    pub(super) fn merge_stats(&mut self, other: &Stats) -> Result<()> {
         let mut stats = self.stats.clone();
-        stats.merge(&other.stats)?;
+        stats.merge(other)?;
         self.replace_stats(stats)
     }
 
@@ -236,7 +241,7 @@ impl Wiski {
     }
 
     /// Takes new statistics, on possibly larger grids.
-    fn replace_stats(&mut self, stats: Stats) -> Result<()> {
+    pub(super) fn replace_stats(&mut self, stats: Stats) -> Result<()> {
         let prior = if stats.lattice() == self.stats.lattice() {
             self.posterior.prior().clone()
         } else {
