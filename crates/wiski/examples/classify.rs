@@ -14,7 +14,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::model::{InputScaling, PrequentialClasses};
-use wiski::{Classes, OnlineClassifier, Schedule, Settings, Wiski};
+use wiski::{Classes, Features, OnlineClassifier, Schedule, Settings, Wiski};
 
 /// Rows of inputs, and their labels.
 #[derive(Default)]
@@ -75,7 +75,11 @@ fn variants(inputs: usize, grids: &str) -> Vec<Variant> {
             ..base.clone()
         },
     };
-    grids.split(',').map(on_grid).collect()
+    let projected = Variant {
+        name: "4→2, 16^2  geometric".into(),
+        settings: Settings { features: Features::Project { outputs: 2 }, ..base.clone() },
+    };
+    grids.split(',').map(on_grid).chain([projected]).collect()
 }
 
 /// Test figures, prequential accuracy, microseconds a row and rank of one stream.

@@ -15,6 +15,7 @@ use super::settings::{Features, InputScaling, Settings};
 use super::stream::{self, Published, Reader};
 use super::{OffGrid, Outcome, Wiski};
 use crate::error::{Error, Result, finite, length};
+use crate::learn::Choice;
 use crate::likelihood::Softmax;
 use crate::posterior::{Prediction, Predictor};
 
@@ -56,7 +57,10 @@ impl ClassPrediction {
 /// An online Gaussian process classifier on raw rows.
 ///
 /// Of the [`Settings`], those about targets and noise have no meaning here: the likelihood sets both. The
-/// start kernel, if none is given, has the variance of the targets.
+/// start kernel, if none is given, has the variance of the targets. Learned features are for two classes: the
+/// warm-up learns the map from the evidence of the second class (the first has nearly mirrored targets); along
+/// the stream the map follows the sum over all classes of the predictive log densities. With more than two
+/// classes at the end of the warm-up they are refused.
 ///
 /// ```
 /// use wiski::{Classes, OnlineClassifier, Settings};
@@ -88,11 +92,11 @@ impl OnlineClassifier {
     /// A classifier of rows with `input_dim` columns.
     pub fn new(input_dim: usize, classes: Classes, settings: Settings) -> Result<Self> {
         settings.check(input_dim)?;
-        if settings.features != Features::Identity {
-            let reason = "a classifier reads its columns as they are; use Features::Identity";
+        let labels = Labels::new(&classes)?;
+        if settings.features != Features::Identity && labels.names().len() > 2 {
+            let reason = "the warm-up learns features from the contrast of exactly two classes";
             return Err(Error::Unsupported { operation: "learning features of classes", reason });
         }
-        let labels = Labels::new(&classes)?;
         Ok(Self {
             settings,
             input_dim,
@@ -145,6 +149,11 @@ impl OnlineClassifier {
     /// Scaling and feature map, once the warm-up is over.
     pub fn encoder(&self) -> Option<&Encoder> {
         self.running.as_ref().map(|r| &r.encoder)
+    }
+
+    /// Which projection was chosen, if one was.
+    pub fn choice(&self) -> Option<&Choice> {
+        self.running.as_ref().and_then(|r| r.choice.as_ref())
     }
 
     /// How often the hyperparameters were refitted since the warm-up.

@@ -13,7 +13,7 @@ use super::stream::{self, Fading};
 use super::{OffGrid, OnlineGp, Outcome, Wiski};
 use crate::error::{Error, Result};
 use crate::feature::{FeatureMap, Identity, Moments};
-use crate::learn::{Adam, HyperSpace, Hyperparameters};
+use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, Rows};
 use crate::likelihood::{ClassTarget, Dirichlet};
 use crate::posterior::{Prediction, Predictor};
 use crate::stats::Stats;
@@ -83,6 +83,7 @@ pub(super) struct Processes {
     likelihood: Dirichlet,
     /// The statistics of a class that no row belonged to.
     never: Option<Stats>,
+    pub(super) choice: Option<Choice>,
     rows_since_refit: f64,
     refits: usize,
     fading: Fading,
@@ -103,19 +104,33 @@ impl Processes {
         if settings.kernel.is_none() && count > 1 {
             kernel = kernel.scaled(likelihood.target_variance());
         }
-        let start = Hyperparameters { kernels: vec![kernel], noise: 1.0 };
+        let mut start = Hyperparameters { kernels: vec![kernel], noise: 1.0 };
         let mut space = HyperSpace::new(&start).with_known_noise();
         if settings.softplus {
             space = space.softplus();
         }
-        let map = match settings.features {
-            Features::Identity => FeatureMap::from(Identity::new(input_dim)),
-            Features::Project { .. } | Features::Mlp { .. } => {
-                let reason = "a classifier reads its columns as they are; use Features::Identity";
+        let (map, moments, choice) = if settings.features == Features::Identity {
+            (FeatureMap::from(Identity::new(input_dim)), Moments::new(input_dim), None)
+        } else {
+            // Two classes have nearly mirrored targets: the evidence of one says which features matter.
+            if count != 2 {
+                let reason = "the warm-up learns features from the contrast of exactly two classes";
                 return Err(Error::Unsupported { operation: "learning features of classes", reason });
             }
+            let mut scaled = Rows::default();
+            let mut row = Vec::new();
+            for (x, &class) in rows.x.chunks_exact(input_dim).zip(&rows.classes) {
+                scaling.apply(x, &mut row)?;
+                let t = likelihood.target(class == 1);
+                scaled.push(&row, t.target, t.noise);
+            }
+            let (warm, choice) =
+                stream::features(&scaled, settings, lattice.clone(), start.clone(), space.clone())?;
+            let (map, moments, hyper) = warm.into_parts();
+            start = hyper;
+            (map, moments, choice)
         };
-        let mut encoder = Encoder::new(scaling, map, Moments::new(input_dim));
+        let mut encoder = Encoder::new(scaling, map, moments);
         encoder.learn_at(settings.feature_rate)?;
 
         let mut h = Vec::with_capacity(rows.classes.len() * lattice.dim());
@@ -139,6 +154,7 @@ impl Processes {
             space,
             likelihood,
             never,
+            choice,
             rows_since_refit: 0.0,
             refits: 0,
             fading: Fading::default(),

@@ -14,13 +14,11 @@ use std::sync::Arc;
 
 use super::encoder::Encoder;
 use super::metrics::Prequential;
-use super::settings::{Features, NoiseModel, Schedule, Settings, TargetScaling};
+use super::settings::{NoiseModel, Schedule, Settings, TargetScaling};
 use super::stream::{self, Fading, Published, Reader};
 use super::{OnlineGp, Outcome, Wiski};
 use crate::error::{Error, Result, finite, length, positive};
-use crate::feature::{Activation, FeatureMap, Mlp};
-use crate::grid::Lattice;
-use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, ProjectionSearch, Rows, WarmUp};
+use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, Rows};
 use crate::posterior::{Prediction, Predictor};
 
 /// A running mean and variance of targets.
@@ -412,7 +410,7 @@ impl Running {
             space = space.with_known_noise();
         }
 
-        let (warm, choice) = features(&scaled, settings, lattice.clone(), hyper, space.clone())?;
+        let (warm, choice) = stream::features(&scaled, settings, lattice.clone(), hyper, space.clone())?;
         let (map, moments, hyper) = warm.into_parts();
         let mut encoder = Encoder::new(scaling, map, moments);
         encoder.learn_at(settings.feature_rate)?;
@@ -532,50 +530,6 @@ impl Running {
             known_noise,
         }
     }
-}
-
-/// The feature map and hyperparameters that the warm-up rows lead to.
-fn features(
-    rows: &Rows,
-    settings: &Settings,
-    lattice: Lattice,
-    hyper: Hyperparameters,
-    space: HyperSpace,
-) -> Result<(WarmUp, Option<Choice>)> {
-    let input_dim = rows.x.len() / rows.len();
-    let tolerance = settings.rank_tolerance;
-    let (mut warm, choice) = match &settings.features {
-        Features::Identity => {
-            let map = FeatureMap::from(crate::feature::Identity::new(input_dim));
-            (WarmUp::new(rows.clone(), map, lattice, hyper, space, tolerance)?, None)
-        }
-        Features::Project { outputs } => {
-            let search = ProjectionSearch {
-                rows: rows.clone(),
-                outputs: *outputs,
-                lattice,
-                hyper,
-                space,
-                tolerance,
-                training: settings.training,
-                seed: settings.seed,
-            };
-            let (warm, choice) = search.run(settings.start)?;
-            (warm, Some(choice))
-        }
-        Features::Mlp { hidden, outputs } => {
-            use rand::SeedableRng;
-            let mut rng = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(settings.seed);
-            let map = FeatureMap::from(Mlp::new(input_dim, hidden, *outputs, Activation::Relu, &mut rng)?);
-            let mut warm = WarmUp::new(rows.clone(), map, lattice, hyper, space, tolerance)?;
-            warm.train(&settings.training, |_, _| Ok(true))?;
-            (warm, None)
-        }
-    };
-    if settings.fit_warm_up && !matches!(settings.schedule, Schedule::EveryStep { .. }) {
-        warm.fit_hyperparameters(&stream::thorough())?;
-    }
-    Ok((warm, choice))
 }
 
 /// An immutable model for predictions from any thread.

@@ -1,15 +1,18 @@
-//! What online models of raw rows have in common: checks, scaling from warm-up rows, forgetting, schedules and
-//! the slot from which other threads read.
+//! What online models of raw rows have in common: checks, scaling and features from warm-up rows, forgetting,
+//! schedules and the slot from which other threads read.
 
 use std::sync::{Arc, PoisonError, RwLock};
+
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::encoder::ColumnScaling;
 use super::settings::{Features, HalfLife, InputScaling, Schedule, Settings};
 use super::{Snapshot, Wiski};
 use crate::error::{Error, Result, finite, length};
-use crate::feature::Moments;
+use crate::feature::{Activation, FeatureMap, Identity, Mlp, Moments};
 use crate::grid::{Grid, Lattice};
-use crate::learn::{Hyperparameters, LbfgsB};
+use crate::learn::{Choice, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch, Rows, WarmUp};
 
 /// Old observations are decayed when their weight would fall by this factor: what is neglected meanwhile is
 /// at most one per cent of their weight.
@@ -55,6 +58,49 @@ pub(super) fn lattice(settings: &Settings, input_dim: usize) -> Result<Lattice> 
     let outputs = settings.outputs(input_dim);
     let points: Vec<usize> = (0..outputs).map(|k| settings.grid[k.min(settings.grid.len() - 1)]).collect();
     Ok(Lattice::from(Grid::covering(&vec![(-1.0, 1.0); outputs], &points)?))
+}
+
+/// The feature map and hyperparameters that the warm-up rows lead to.
+pub(super) fn features(
+    rows: &Rows,
+    settings: &Settings,
+    lattice: Lattice,
+    hyper: Hyperparameters,
+    space: HyperSpace,
+) -> Result<(WarmUp, Option<Choice>)> {
+    let input_dim = rows.x.len() / rows.len();
+    let tolerance = settings.rank_tolerance;
+    let (mut warm, choice) = match &settings.features {
+        Features::Identity => {
+            let map = FeatureMap::from(Identity::new(input_dim));
+            (WarmUp::new(rows.clone(), map, lattice, hyper, space, tolerance)?, None)
+        }
+        Features::Project { outputs } => {
+            let search = ProjectionSearch {
+                rows: rows.clone(),
+                outputs: *outputs,
+                lattice,
+                hyper,
+                space,
+                tolerance,
+                training: settings.training,
+                seed: settings.seed,
+            };
+            let (warm, choice) = search.run(settings.start)?;
+            (warm, Some(choice))
+        }
+        Features::Mlp { hidden, outputs } => {
+            let mut rng = Xoshiro256PlusPlus::seed_from_u64(settings.seed);
+            let map = FeatureMap::from(Mlp::new(input_dim, hidden, *outputs, Activation::Relu, &mut rng)?);
+            let mut warm = WarmUp::new(rows.clone(), map, lattice, hyper, space, tolerance)?;
+            warm.train(&settings.training, |_, _| Ok(true))?;
+            (warm, None)
+        }
+    };
+    if settings.fit_warm_up && !matches!(settings.schedule, Schedule::EveryStep { .. }) {
+        warm.fit_hyperparameters(&thorough())?;
+    }
+    Ok((warm, choice))
 }
 
 /// A Gaussian process without data on the given grid.
