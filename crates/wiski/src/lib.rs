@@ -31,7 +31,8 @@
 //! 8. [`posterior`]: mean and covariance from statistics; constant-time conditioning; predictions.
 //! 9. [`evidence`]: the log marginal likelihood and its gradient in every hyperparameter.
 //! 10. [`learn`]: optimisers, transforms and priors for hyperparameters.
-//! 11. [`model`]: the interface of online Gaussian processes and [`Wiski`].
+//! 11. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
+//!     rows.
 //!
 //! # Symbols
 //!

@@ -92,7 +92,7 @@ impl OnlineClassifier {
     /// A classifier of rows with `input_dim` columns.
     pub fn new(input_dim: usize, classes: Classes, settings: Settings) -> Result<Self> {
         settings.check(input_dim)?;
-        let labels = Labels::new(&classes)?;
+        let labels = Labels::new(classes)?;
         if settings.features != Features::Identity && labels.names().len() > 2 {
             let reason = "the warm-up learns features from the contrast of exactly two classes";
             return Err(Error::Unsupported { operation: "learning features of classes", reason });

@@ -52,16 +52,17 @@ pub(super) struct Labels {
 }
 
 impl Labels {
-    pub(super) fn new(classes: &Classes) -> Result<Self> {
+    pub(super) fn new(classes: Classes) -> Result<Self> {
         let refuse = |reason: String| Err(Error::Config { field: "classes".into(), reason });
-        let names = classes.labels.clone().unwrap_or_default();
+        let discover = classes.labels.is_none();
+        let names = classes.labels.unwrap_or_default();
         if let Some(twice) = names.iter().enumerate().find_map(|(i, n)| names[..i].contains(n).then_some(n)) {
             return refuse(format!("{twice:?} is declared twice"));
         }
-        if classes.labels.is_some() && classes.unseen == Unseen::Error && names.len() < 2 {
+        if !discover && classes.unseen == Unseen::Error && names.len() < 2 {
             return refuse(format!("a classifier needs at least two classes, not {}", names.len()));
         }
-        Ok(Self { names, discover: classes.labels.is_none(), unseen: classes.unseen })
+        Ok(Self { names, discover, unseen: classes.unseen })
     }
 
     pub(super) fn names(&self) -> &[String] {
