@@ -103,6 +103,17 @@ pub enum Error {
         noise: f64,
     },
 
+    /// A row carries a label that is not one of the known classes.
+    #[error("label {label:?} in row {row} is not one of the known classes {known:?}")]
+    UnknownLabel {
+        /// The label.
+        label: String,
+        /// The classes known so far.
+        known: Vec<String>,
+        /// The row of the batch, counted from 0 (0 for a single row).
+        row: usize,
+    },
+
     /// An operation that this representation of the statistics cannot do exactly.
     #[error("{operation} is not possible here: {reason}")]
     Unsupported {
@@ -131,6 +142,7 @@ impl Error {
             Self::NotFinite { field, value, .. } => Self::NotFinite { field, value, row },
             Self::NotPositive { field, value, .. } => Self::NotPositive { field, value, row },
             Self::OutsideGrid { axis, value, lo, hi, .. } => Self::OutsideGrid { axis, value, lo, hi, row },
+            Self::UnknownLabel { label, known, .. } => Self::UnknownLabel { label, known, row },
             other => other,
         }
     }

@@ -24,13 +24,15 @@
 //! 1. [`feature`]: maps from input columns to grid coordinates, x → h, and streaming input moments.
 //! 2. [`kernel`]: stationary kernels, their sums and products, their gradients.
 //! 3. [`grid`], [`interp`]: regular grids and cubic interpolation weights, x → w.
-//! 4. [`structure`]: Toeplitz, Kronecker, stencil and block matrices.
-//! 5. [`prior`]: the root B of the prior covariance on the grid, with adaptive rank p.
-//! 6. [`stats`]: sufficient statistics, the only thing that data touches.
-//! 7. [`posterior`]: mean and covariance from statistics; constant-time conditioning; predictions.
-//! 8. [`evidence`]: the log marginal likelihood and its gradient in every hyperparameter.
-//! 9. [`learn`]: optimisers, transforms and priors for hyperparameters.
-//! 10. [`model`]: the interface of online Gaussian processes and [`Wiski`].
+//! 4. [`likelihood`]: class labels as targets with known noise, latent values as class probabilities.
+//! 5. [`structure`]: Toeplitz, Kronecker, stencil and block matrices.
+//! 6. [`prior`]: the root B of the prior covariance on the grid, with adaptive rank p.
+//! 7. [`stats`]: sufficient statistics, the only thing that data touches.
+//! 8. [`posterior`]: mean and covariance from statistics; constant-time conditioning; predictions.
+//! 9. [`evidence`]: the log marginal likelihood and its gradient in every hyperparameter.
+//! 10. [`learn`]: optimisers, transforms and priors for hyperparameters.
+//! 11. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
+//!     rows.
 //!
 //! # Symbols
 //!
@@ -48,6 +50,8 @@ pub mod kernel;
 
 pub mod grid;
 pub mod interp;
+
+pub mod likelihood;
 
 pub mod structure;
 
@@ -67,7 +71,8 @@ pub use error::{Error, Result};
 pub use evidence::Evidence;
 pub use kernel::Kernel;
 pub use model::{
-    Features, OffGrid, OnlineGp, OnlineRegressor, Outcome, Schedule, Settings, Wiski, WiskiBuilder,
+    Classes, Features, OffGrid, OnlineClassifier, OnlineGp, OnlineRegressor, Outcome, Schedule, Settings,
+    Unseen, Wiski, WiskiBuilder,
 };
 pub use pool::Pool;
 pub use posterior::{Posterior, Prediction, Predictor};

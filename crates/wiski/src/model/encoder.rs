@@ -47,6 +47,26 @@ impl ColumnScaling {
     }
 }
 
+/// Column scaling and a feature map that no longer changes: for snapshots.
+#[derive(Debug, Clone)]
+pub(crate) struct FixedEncoder {
+    scaling: ColumnScaling,
+    map: FeatureMap,
+}
+
+impl FixedEncoder {
+    /// The coordinates of a row.
+    pub(crate) fn encode(&self, x: &[f64]) -> Result<Vec<f64>> {
+        let (mut row, mut normaliser, mut tape) = (Vec::new(), Normaliser::default(), Tape::new());
+        self.scaling.apply(x, &mut row)?;
+        let mut h = vec![0.0; self.map.output_dim()];
+        // Constants need no moments.
+        let view = self.map.prepare(&self.map.new_moments(), &mut normaliser)?;
+        view.forward(&row, &mut h, &mut tape)?;
+        Ok(h)
+    }
+}
+
 /// Column scaling and feature map, with the running moments the map needs.
 #[derive(Debug, Clone)]
 pub struct Encoder {
@@ -146,6 +166,13 @@ impl Encoder {
             self.forward()?;
         }
         Ok(())
+    }
+
+    /// The encoder as it is now, for ever.
+    pub(crate) fn fixed(&self) -> Result<FixedEncoder> {
+        let mut map = self.map.clone();
+        map.freeze(&self.moments)?;
+        Ok(FixedEncoder { scaling: self.scaling.clone(), map })
     }
 
     /// Two encoders that give every row the same coordinates.

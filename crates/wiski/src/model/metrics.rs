@@ -44,6 +44,46 @@ impl Prequential {
     }
 }
 
+/// Prequential figures of a classifier: every prediction was made before its label was learned.
+///
+/// A row whose class was not known at the time counts as wrong; it has no log-loss, as its class had no
+/// probability.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct PrequentialClasses {
+    rows: f64,
+    correct: f64,
+    scored: f64,
+    log_loss: f64,
+}
+
+impl PrequentialClasses {
+    /// Takes in the class probabilities, the class said to be likeliest, and the class that followed (`None` if
+    /// it was not known).
+    pub fn record(&mut self, probabilities: &[f64], best: usize, class: Option<usize>) {
+        self.rows += 1.0;
+        self.correct += f64::from(u8::from(class == Some(best)));
+        if let Some(p) = class.and_then(|c| probabilities.get(c)) {
+            self.scored += 1.0;
+            self.log_loss -= p.max(f64::MIN_POSITIVE).ln();
+        }
+    }
+
+    /// The number of predictions.
+    pub fn rows(&self) -> f64 {
+        self.rows
+    }
+
+    /// The share of rows whose class was said to be the likeliest (NaN before the first prediction).
+    pub fn accuracy(&self) -> f64 {
+        self.correct / self.rows
+    }
+
+    /// The mean of −log of the probability of the class that followed.
+    pub fn log_loss(&self) -> f64 {
+        self.log_loss / self.scored
+    }
+}
+
 /// Notices when predictions become worse than they say they are: Page and Hinkley's test on squared
 /// standardised residuals, which have mean one while the model holds.
 ///
@@ -100,6 +140,17 @@ mod tests {
         let want = 0.5 * std::f64::consts::TAU.ln() + 0.25 * (1.0 + 9.0);
         assert!((m.nll() - want).abs() < 1e-14);
         assert_eq!(m.coverage95(), 0.5);
+    }
+
+    #[test]
+    fn figures_of_known_class_probabilities() {
+        let mut m = PrequentialClasses::default();
+        m.record(&[0.25, 0.75], 1, Some(1));
+        m.record(&[0.5, 0.5], 0, Some(1));
+        m.record(&[0.5, 0.5], 0, None);
+        assert_eq!(m.rows(), 3.0);
+        assert_eq!(m.accuracy(), 1.0 / 3.0);
+        assert!((m.log_loss() + 0.5 * (0.75f64.ln() + 0.5f64.ln())).abs() < 1e-15);
     }
 
     #[test]

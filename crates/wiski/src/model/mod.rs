@@ -1,20 +1,27 @@
 //! Models: the interface that every online Gaussian process shares, and [`Wiski`], the one on a grid.
 
 mod builder;
+mod classifier;
 mod encoder;
+mod labels;
 mod metrics;
+mod processes;
 mod regressor;
 mod settings;
+mod stream;
 mod wiski;
 
 use crate::error::{Result, length};
 use crate::posterior::Prediction;
 
 pub use builder::{OffGrid, WiskiBuilder};
+pub use classifier::{ClassPrediction, ClassSnapshot, OnlineClassifier};
 pub use encoder::{ColumnScaling, Encoder};
-pub use metrics::{DriftDetector, Prequential, Z95};
-pub use regressor::{OnlineRegressor, Reader, Snapshot, TargetScale};
+pub use labels::{Classes, Unseen};
+pub use metrics::{DriftDetector, Prequential, PrequentialClasses, Z95};
+pub use regressor::{OnlineRegressor, Snapshot, TargetScale};
 pub use settings::{Features, HalfLife, InputScaling, NoiseModel, Schedule, Settings, TargetScaling};
+pub use stream::Reader;
 pub use wiski::Wiski;
 
 /// What became of an observation.

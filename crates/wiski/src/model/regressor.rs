@@ -10,23 +10,16 @@
 //!    hyperparameters move and the posterior follows;
 //! 4. from time to time the targets' scale is brought up to date and the hyperparameters are refitted.
 
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
-use super::encoder::{ColumnScaling, Encoder};
+use super::encoder::{Encoder, FixedEncoder};
 use super::metrics::Prequential;
-use super::settings::{Features, HalfLife, InputScaling, NoiseModel, Schedule, Settings, TargetScaling};
+use super::settings::{NoiseModel, Schedule, Settings, TargetScaling};
+use super::stream::{self, Fading, Published, Reader};
 use super::{OnlineGp, Outcome, Wiski};
 use crate::error::{Error, Result, finite, length, positive};
-use crate::feature::{Activation, FeatureMap, Mlp, Moments};
-use crate::grid::{Grid, Lattice};
-use crate::learn::{
-    Adam, Choice, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch, Rows, Start, WarmUp,
-};
+use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, Rows};
 use crate::posterior::{Prediction, Predictor};
-
-/// Old observations are decayed when their weight would fall by this factor: what is neglected meanwhile is
-/// at most one per cent of their weight.
-const DECAY_STEP: f64 = 0.99;
 
 /// A running mean and variance of targets.
 #[derive(Debug, Clone, Copy, Default)]
@@ -99,7 +92,7 @@ pub struct OnlineRegressor {
     running: Option<Box<Running>>,
     metrics: Prequential,
     drifts: u64,
-    published: Arc<RwLock<Option<Arc<Snapshot>>>>,
+    published: Published<Snapshot>,
 }
 
 /// What exists after the warm-up.
@@ -114,9 +107,7 @@ struct Running {
     every_step: Option<(Adam, Vec<f64>)>,
     rows_since_refit: f64,
     refits: usize,
-    /// The decay that old observations still have to undergo, as a power of two.
-    pending_halvings: f64,
-    last_time: Option<f64>,
+    fading: Fading,
 }
 
 impl OnlineRegressor {
@@ -131,7 +122,7 @@ impl OnlineRegressor {
             running: None,
             metrics: Prequential::default(),
             drifts: 0,
-            published: Arc::default(),
+            published: Published::default(),
         })
     }
 
@@ -305,12 +296,7 @@ impl OnlineRegressor {
         noise: f64,
         time: Option<f64>,
     ) -> Result<(Outcome, Option<Prediction>)> {
-        length("x", self.input_dim, x.len())?;
-        for (k, &value) in x.iter().enumerate() {
-            if !value.is_finite() {
-                finite(format!("x[{k}]"), value, 0)?;
-            }
-        }
+        stream::check_row(x, self.input_dim)?;
         finite("y", y, 0)?;
         positive("noise", noise, 0)?;
         if let Some(time) = time {
@@ -415,34 +401,24 @@ impl OnlineRegressor {
 
     /// An immutable image of the model for predictions from any thread; `None` during the warm-up.
     pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
-        self.running.as_ref().map(|r| Arc::new(r.snapshot(self.settings.noise)))
+        self.running.as_ref().and_then(|r| r.snapshot(self.settings.noise).ok()).map(Arc::new)
     }
 
     /// A handle that always gives the newest published snapshot. Snapshots are published after the warm-up,
     /// after every refit and by [`OnlineRegressor::publish`]; taking one never waits for learning.
     pub fn reader(&self) -> Reader {
-        Reader { published: Arc::clone(&self.published) }
+        self.published.reader()
     }
 
     /// Publishes the present state to all readers.
     pub fn publish(&self) {
-        let snapshot = self.snapshot();
-        // A reader that panicked while holding the lock has changed nothing.
-        let mut slot = self.published.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        *slot = snapshot;
+        self.published.set(self.snapshot());
     }
 }
 
 impl Running {
     fn start(rows: &Rows, settings: &Settings, input_dim: usize, targets: &TargetMoments) -> Result<Self> {
-        let scaling = match &settings.inputs {
-            InputScaling::None => ColumnScaling::identity(input_dim),
-            InputScaling::Bounds(bounds) => ColumnScaling::from_bounds(bounds),
-            InputScaling::WarmUp => match settings.features {
-                Features::Identity => ColumnScaling::from_bounds(&ranges(&rows.x, input_dim)),
-                _ => ColumnScaling::from_moments(&Moments::from_rows(&rows.x, input_dim)?),
-            },
-        };
+        let scaling = stream::column_scaling(settings, &rows.x, input_dim)?;
         let scale = match settings.targets {
             TargetScaling::None => TargetScale::IDENTITY,
             TargetScaling::Running => TargetScale { shift: targets.mean, scale: targets.std() },
@@ -454,29 +430,19 @@ impl Running {
             scaled.push(&row, scale.apply(rows.y[i]), rows.noise[i]);
         }
 
-        let outputs = settings.outputs(input_dim);
-        let points: Vec<usize> =
-            (0..outputs).map(|k| settings.grid[k.min(settings.grid.len() - 1)]).collect();
-        let lattice = Lattice::from(Grid::covering(&vec![(-1.0, 1.0); outputs], &points)?);
+        let lattice = stream::lattice(settings, input_dim)?;
         let kernels = vec![settings.start_kernel(input_dim)?];
         let known = settings.noise == NoiseModel::Known;
         let noise = if known { scale.scale.powi(-2) } else { settings.initial_noise };
         let hyper = Hyperparameters { kernels, noise };
         let space = settings.hyper_space(&hyper)?;
 
-        let (warm, choice) = features(&scaled, settings, lattice.clone(), hyper, space.clone())?;
+        let (warm, choice) = stream::features(&scaled, settings, lattice.clone(), hyper, space.clone())?;
         let (map, moments, hyper) = warm.into_parts();
         let mut encoder = Encoder::new(scaling, map, moments);
         encoder.learn_at(settings.feature_rate)?;
-        let mut model = Wiski::builder()
-            .grid(lattice.grids()[0].clone())
-            .kernel(hyper.kernels[0].clone())
-            .noise(hyper.noise)
-            .off_grid(settings.off_grid)
-            .max_grid_points(settings.max_grid_points)
-            .rank_tolerance(settings.rank_tolerance)
-            .build()?;
-        let mut h = Vec::with_capacity(rows.len() * outputs);
+        let mut model = stream::process(settings, &lattice, &hyper)?;
+        let mut h = Vec::with_capacity(rows.len() * lattice.dim());
         for x in rows.x.chunks_exact(input_dim) {
             h.extend_from_slice(encoder.encode(x)?);
         }
@@ -490,8 +456,7 @@ impl Running {
             every_step: None,
             rows_since_refit: 0.0,
             refits: 0,
-            pending_halvings: 0.0,
-            last_time: None,
+            fading: Fading::default(),
         };
         if let Schedule::EveryStep { rate } = settings.schedule {
             let n = running.space.dim();
@@ -510,7 +475,9 @@ impl Running {
         settings: &Settings,
         targets: &TargetMoments,
     ) -> Result<(Outcome, Prediction)> {
-        self.fade(settings, time)?;
+        if let Some(factor) = self.fading.pass(settings.half_life, time)? {
+            self.model.decay(factor)?;
+        }
         let target = self.scale.apply(y);
         self.encoder.encode(x)?;
         let (mut prediction, by_coordinates) = if self.encoder.is_learning() {
@@ -551,9 +518,7 @@ impl Running {
         // In the user's units before a refit may change the scale.
         let prediction = self.scale.undo(prediction);
         self.rows_since_refit += 1.0;
-        let known = (self.model.count() - self.rows_since_refit).max(10.0);
-        if matches!(settings.schedule, Schedule::Geometric { ratio } if self.rows_since_refit >= (ratio - 1.0) * known)
-        {
+        if stream::refit_due(settings.schedule, self.rows_since_refit, self.model.count()) {
             self.refit(settings, targets)?;
         }
         Ok((outcome, prediction))
@@ -575,121 +540,23 @@ impl Running {
             self.model.rescale_targets((new.shift - self.scale.shift) / self.scale.scale, factor)?;
             self.scale = new;
         }
-        let optimiser = LbfgsB {
-            max_evaluations: 10,
-            relative_tolerance: 1e-6,
-            first_step: 0.3,
-            first_curvature: 0.5,
-            ..LbfgsB::default()
-        };
-        self.model.refit(&self.space, &optimiser)?;
+        self.model.refit(&self.space, &stream::brief())?;
         self.rows_since_refit = 0.0;
         self.refits += 1;
         Ok(())
     }
 
-    /// Exponential forgetting, in steps of one per cent.
-    fn fade(&mut self, settings: &Settings, time: Option<f64>) -> Result<()> {
-        self.pending_halvings += match (settings.half_life, time) {
-            (None, _) => return Ok(()),
-            (Some(HalfLife::Rows(life)), _) => life.recip(),
-            (Some(HalfLife::Time(_)), None) => {
-                let reason = "the half-life is given in time, so every row needs one";
-                return Err(Error::Unsupported { operation: "forgetting", reason });
-            }
-            (Some(HalfLife::Time(life)), Some(now)) => {
-                let passed = now - self.last_time.unwrap_or(now);
-                if passed < 0.0 {
-                    let reason = format!("times must not decrease, but {now} follows {}", now - passed);
-                    return Err(Error::Config { field: "time".into(), reason });
-                }
-                self.last_time = Some(now);
-                passed / life
-            }
-        };
-        let factor = (-self.pending_halvings).exp2();
-        if factor < DECAY_STEP {
-            self.model.decay(factor.max(1e-300))?;
-            self.pending_halvings = 0.0;
-        }
-        Ok(())
-    }
-
-    fn snapshot(&self, noise: NoiseModel) -> Snapshot {
+    fn snapshot(&self, noise: NoiseModel) -> Result<Snapshot> {
         let known_noise = noise == NoiseModel::Known;
-        Snapshot {
-            encoder: self.encoder.clone(),
-            predictor: self.model.predictor(),
-            scale: self.scale,
-            known_noise,
-        }
+        let predictor = self.model.predictor();
+        Ok(Snapshot { encoder: self.encoder.fixed()?, predictor, scale: self.scale, known_noise })
     }
-}
-
-/// The feature map and hyperparameters that the warm-up rows lead to.
-fn features(
-    rows: &Rows,
-    settings: &Settings,
-    lattice: Lattice,
-    hyper: Hyperparameters,
-    space: HyperSpace,
-) -> Result<(WarmUp, Option<Choice>)> {
-    let input_dim = rows.x.len() / rows.len();
-    let tolerance = settings.rank_tolerance;
-    let thorough = LbfgsB { max_evaluations: 60, ..LbfgsB::default() };
-    let (mut warm, choice) = match &settings.features {
-        Features::Identity => {
-            let map = FeatureMap::from(crate::feature::Identity::new(input_dim));
-            (WarmUp::new(rows.clone(), map, lattice, hyper, space, tolerance)?, None)
-        }
-        Features::Project { outputs } => {
-            let search = ProjectionSearch {
-                rows: rows.clone(),
-                outputs: *outputs,
-                lattice,
-                hyper,
-                space,
-                tolerance,
-                training: settings.training,
-                seed: settings.seed,
-            };
-            let (warm, choice) = search.run(settings.start)?;
-            (warm, Some(choice))
-        }
-        Features::Mlp { hidden, outputs } => {
-            use rand::SeedableRng;
-            let mut rng = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(settings.seed);
-            let map = FeatureMap::from(Mlp::new(input_dim, hidden, *outputs, Activation::Relu, &mut rng)?);
-            let mut warm = WarmUp::new(rows.clone(), map, lattice, hyper, space, tolerance)?;
-            warm.train(&settings.training, |_, _| Ok(true))?;
-            (warm, None)
-        }
-    };
-    // The paper goes on from where pretraining ends; everyone else starts from the best fit of the warm-up.
-    let as_the_paper =
-        settings.start == Start::Random && matches!(settings.schedule, Schedule::EveryStep { .. });
-    if settings.fit_warm_up && !(as_the_paper && settings.features != Features::Identity) {
-        warm.fit_hyperparameters(&thorough)?;
-    }
-    Ok((warm, choice))
-}
-
-/// The range of each column, widened by a twentieth.
-fn ranges(x: &[f64], dim: usize) -> Vec<(f64, f64)> {
-    let column = |k: usize| x.iter().skip(k).step_by(dim).copied();
-    let range = |k: usize| {
-        let (lo, hi) =
-            column(k).fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), v| (lo.min(v), hi.max(v)));
-        let margin = if hi > lo { 0.05 * (hi - lo) } else { 1.0 };
-        (lo - margin, hi + margin)
-    };
-    (0..dim).map(range).collect()
 }
 
 /// An immutable model for predictions from any thread.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    encoder: Encoder,
+    encoder: FixedEncoder,
     predictor: Predictor,
     scale: TargetScale,
     known_noise: bool,
@@ -699,25 +566,11 @@ impl Snapshot {
     /// What the model said about a row when the snapshot was taken, in the user's units. A point off the
     /// grid is an error here: a snapshot does not grow.
     pub fn predict(&self, x: &[f64]) -> Result<Prediction> {
-        let mut encoder = self.encoder.clone();
-        let h = encoder.encode(x)?;
-        let mut p = self.scale.undo(self.predictor.predict(h)?);
+        let h = self.encoder.encode(x)?;
+        let mut p = self.scale.undo(self.predictor.predict(&h)?);
         if self.known_noise {
             p.noise = 0.0;
         }
         Ok(p)
-    }
-}
-
-/// Gives the newest published snapshot to any thread, without waiting for learning.
-#[derive(Debug, Clone)]
-pub struct Reader {
-    published: Arc<RwLock<Option<Arc<Snapshot>>>>,
-}
-
-impl Reader {
-    /// The newest snapshot; `None` before the warm-up is over.
-    pub fn latest(&self) -> Option<Arc<Snapshot>> {
-        self.published.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 }

@@ -234,8 +234,13 @@ impl Wiski {
     /// Learns everything another model has learned, exactly; hyperparameters stay this model's. Grids must
     /// agree in spacing and alignment and are extended to their union.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
+        self.merge_stats(&other.stats)
+    }
+
+    /// Learns what the given statistics hold.
+    pub(super) fn merge_stats(&mut self, other: &Stats) -> Result<()> {
         let mut stats = self.stats.clone();
-        stats.merge_within(&other.stats, self.settings.max_grid_points)?;
+        stats.merge_within(other, self.settings.max_grid_points)?;
         self.replace_stats(stats)
     }
 
@@ -261,7 +266,7 @@ impl Wiski {
     }
 
     /// Takes new statistics, on possibly larger grids.
-    fn replace_stats(&mut self, stats: Stats) -> Result<()> {
+    pub(super) fn replace_stats(&mut self, stats: Stats) -> Result<()> {
         let prior = if stats.lattice() == self.stats.lattice() {
             self.posterior.prior().clone()
         } else {

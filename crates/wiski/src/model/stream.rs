@@ -1,0 +1,230 @@
+//! What online models of raw rows have in common: checks, scaling and features from warm-up rows, forgetting,
+//! schedules and the slot from which other threads read.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::encoder::ColumnScaling;
+use super::settings::{Features, HalfLife, InputScaling, Schedule, Settings};
+use super::{Snapshot, Wiski};
+use crate::error::{Error, Result, finite, length};
+use crate::feature::{Activation, FeatureMap, Identity, Mlp, Moments};
+use crate::grid::{Grid, Lattice};
+use crate::learn::{Choice, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch, Rows, Start, WarmUp};
+
+/// Old observations are decayed when their weight would fall by this factor: what is neglected meanwhile is
+/// at most one per cent of their weight.
+const DECAY_STEP: f64 = 0.99;
+
+/// Refuses a row of the wrong width or with a number that is not finite.
+pub(super) fn check_row(x: &[f64], input_dim: usize) -> Result<()> {
+    length("x", input_dim, x.len())?;
+    for (k, &value) in x.iter().enumerate() {
+        if !value.is_finite() {
+            finite(format!("x[{k}]"), value, 0)?;
+        }
+    }
+    Ok(())
+}
+
+/// How the columns are scaled, given the warm-up rows.
+pub(super) fn column_scaling(settings: &Settings, x: &[f64], input_dim: usize) -> Result<ColumnScaling> {
+    Ok(match &settings.inputs {
+        InputScaling::None => ColumnScaling::identity(input_dim),
+        InputScaling::Bounds(bounds) => ColumnScaling::from_bounds(bounds),
+        InputScaling::WarmUp => match settings.features {
+            Features::Identity => ColumnScaling::from_bounds(&ranges(x, input_dim)),
+            _ => ColumnScaling::from_moments(&Moments::from_rows(x, input_dim)?),
+        },
+    })
+}
+
+/// The range of each column, widened by a twentieth.
+fn ranges(x: &[f64], dim: usize) -> Vec<(f64, f64)> {
+    let column = |k: usize| x.iter().skip(k).step_by(dim).copied();
+    let range = |k: usize| {
+        let (lo, hi) =
+            column(k).fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), v| (lo.min(v), hi.max(v)));
+        let margin = if hi > lo { 0.05 * (hi - lo) } else { 1.0 };
+        (lo - margin, hi + margin)
+    };
+    (0..dim).map(range).collect()
+}
+
+/// The grid on [−1, 1] for each coordinate.
+pub(super) fn lattice(settings: &Settings, input_dim: usize) -> Result<Lattice> {
+    let outputs = settings.outputs(input_dim);
+    let points: Vec<usize> = (0..outputs).map(|k| settings.grid[k.min(settings.grid.len() - 1)]).collect();
+    Ok(Lattice::from(Grid::covering(&vec![(-1.0, 1.0); outputs], &points)?))
+}
+
+/// The feature map and hyperparameters that the warm-up rows lead to.
+pub(super) fn features(
+    rows: &Rows,
+    settings: &Settings,
+    lattice: Lattice,
+    hyper: Hyperparameters,
+    space: HyperSpace,
+) -> Result<(WarmUp, Option<Choice>)> {
+    let input_dim = rows.x.len() / rows.len();
+    let tolerance = settings.rank_tolerance;
+    let (mut warm, choice) = match &settings.features {
+        Features::Identity => {
+            let map = FeatureMap::from(Identity::new(input_dim));
+            (WarmUp::new(rows.clone(), map, lattice, hyper, space, tolerance)?, None)
+        }
+        Features::Project { outputs } => {
+            let search = ProjectionSearch {
+                rows: rows.clone(),
+                outputs: *outputs,
+                lattice,
+                hyper,
+                space,
+                tolerance,
+                training: settings.training,
+                seed: settings.seed,
+            };
+            let (warm, choice) = search.run(settings.start)?;
+            (warm, Some(choice))
+        }
+        Features::Mlp { hidden, outputs } => {
+            let mut rng = Xoshiro256PlusPlus::seed_from_u64(settings.seed);
+            let map = FeatureMap::from(Mlp::new(input_dim, hidden, *outputs, Activation::Relu, &mut rng)?);
+            let mut warm = WarmUp::new(rows.clone(), map, lattice, hyper, space, tolerance)?;
+            warm.train(&settings.training, |_, _| Ok(true))?;
+            (warm, None)
+        }
+    };
+    // The paper goes on from where pretraining ends; everyone else starts from the best fit of the warm-up.
+    let as_the_paper = settings.start == Start::Random
+        && settings.features != Features::Identity
+        && matches!(settings.schedule, Schedule::EveryStep { .. });
+    if settings.fit_warm_up && !as_the_paper {
+        warm.fit_hyperparameters(&thorough())?;
+    }
+    Ok((warm, choice))
+}
+
+/// A Gaussian process without data on the given grid.
+pub(super) fn process(settings: &Settings, lattice: &Lattice, hyper: &Hyperparameters) -> Result<Wiski> {
+    Wiski::builder()
+        .grid(lattice.grids()[0].clone())
+        .kernel(hyper.kernels[0].clone())
+        .noise(hyper.noise)
+        .off_grid(settings.off_grid)
+        .max_grid_points(settings.max_grid_points)
+        .rank_tolerance(settings.rank_tolerance)
+        .build()
+}
+
+/// The optimiser at the end of the warm-up.
+pub(super) fn thorough() -> LbfgsB {
+    LbfgsB { max_evaluations: 60, ..LbfgsB::default() }
+}
+
+/// The optimiser along the stream: a few steps from where the last refit ended.
+pub(super) fn brief() -> LbfgsB {
+    LbfgsB {
+        max_evaluations: 10,
+        relative_tolerance: 1e-6,
+        first_step: 0.3,
+        first_curvature: 0.5,
+        ..LbfgsB::default()
+    }
+}
+
+/// Whether a geometric schedule asks for a refit after so many rows, of `count` in all.
+pub(super) fn refit_due(schedule: Schedule, rows_since_refit: f64, count: f64) -> bool {
+    match schedule {
+        Schedule::Geometric { ratio } => {
+            rows_since_refit >= (ratio - 1.0) * (count - rows_since_refit).max(10.0)
+        }
+        Schedule::EveryStep { .. } | Schedule::Off => false,
+    }
+}
+
+/// Exponential forgetting, in steps of one per cent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Fading {
+    /// The decay that old observations still have to undergo, as a power of two.
+    pending_halvings: f64,
+    last_time: Option<f64>,
+}
+
+impl Fading {
+    /// Lets one more row pass; returns the factor by which everything learned is to be decayed now, if any.
+    pub(super) fn pass(&mut self, half_life: Option<HalfLife>, time: Option<f64>) -> Result<Option<f64>> {
+        self.pending_halvings += match (half_life, time) {
+            (None, _) => return Ok(None),
+            (Some(HalfLife::Rows(life)), _) => life.recip(),
+            (Some(HalfLife::Time(_)), None) => {
+                let reason = "the half-life is given in time, so every row needs one";
+                return Err(Error::Unsupported { operation: "forgetting", reason });
+            }
+            (Some(HalfLife::Time(life)), Some(now)) => {
+                let passed = now - self.last_time.unwrap_or(now);
+                if passed < 0.0 {
+                    let reason = format!("times must not decrease, but {now} follows {}", now - passed);
+                    return Err(Error::Config { field: "time".into(), reason });
+                }
+                self.last_time = Some(now);
+                passed / life
+            }
+        };
+        let factor = (-self.pending_halvings).exp2();
+        if factor >= DECAY_STEP {
+            return Ok(None);
+        }
+        self.pending_halvings = 0.0;
+        Ok(Some(factor.max(1e-300)))
+    }
+}
+
+/// The slot through which a model gives snapshots to other threads. A clone of the model gets a slot of its
+/// own, so that two models never write to the same readers.
+#[derive(Debug)]
+pub(super) struct Published<T>(Arc<RwLock<Option<Arc<T>>>>);
+
+impl<T> Default for Published<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T> Clone for Published<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::new(RwLock::new(self.reader().latest())))
+    }
+}
+
+impl<T> Published<T> {
+    pub(super) fn reader(&self) -> Reader<T> {
+        Reader { published: Arc::clone(&self.0) }
+    }
+
+    pub(super) fn set(&self, snapshot: Option<Arc<T>>) {
+        // A reader that panicked while holding the lock has changed nothing.
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
+    }
+}
+
+/// Gives the newest published snapshot to any thread, without waiting for learning.
+#[derive(Debug)]
+pub struct Reader<T = Snapshot> {
+    published: Arc<RwLock<Option<Arc<T>>>>,
+}
+
+impl<T> Clone for Reader<T> {
+    fn clone(&self) -> Self {
+        Self { published: Arc::clone(&self.published) }
+    }
+}
+
+impl<T> Reader<T> {
+    /// The newest snapshot; `None` before the warm-up is over.
+    pub fn latest(&self) -> Option<Arc<T>> {
+        self.published.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
