@@ -1,6 +1,6 @@
 //! The paper's streaming classification protocol on banana and svmguide1, next to the same model fitted in batch.
 //!
-//! `cargo run --release -p wiski --example classify -- [--seeds N] [--sets a,b] [--grids 5,6] [--data DIR]`
+//! `cargo run --release -p wiski --example classify -- [--seeds N] [--sets a,b] [--grids 4,5] [--data DIR]`
 //!
 //! Inputs are scaled to [−1, 1] over training and test rows. The training rows are shuffled; the first
 //! twentieth is the warm-up, the rest is streamed one by one. "Batch" is the same model with all training rows
@@ -34,7 +34,7 @@ fn main() {
         |name: &str| arguments.iter().position(|a| a == name).and_then(|i| arguments.get(i + 1)).cloned();
     let seeds: u64 = option("--seeds").map_or(5, |v| v.parse().expect("a number of seeds"));
     let chosen = option("--sets").unwrap_or_else(|| "banana,svmguide1".into());
-    let grids = option("--grids").unwrap_or_else(|| "5,6".into());
+    let grids = option("--grids").unwrap_or_else(|| "4,5".into());
     let folder =
         option("--data").or_else(|| std::env::var("WISKI_DATA").ok()).unwrap_or_else(|| "data".into());
     println!(
