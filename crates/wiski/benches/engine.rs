@@ -1,23 +1,21 @@
 //! How fast the engine is, single-threaded, and how far from what this machine can do.
 //!
 //! `cargo bench -p wiski --bench engine` prints one table per grid. The data are the power plant set if
-//! `WISKI_DATA` (or `./data`) has it, else a synthetic stream of the same shape, projected to two or three
-//! dimensions by the supervised start; hyperparameters are learned first, so that the rank p is that of a
-//! real model.
+//! `WISKI_DATA` (or `./data`) has it, else a synthetic stream of the same shape. A projection to two or three
+//! dimensions and the hyperparameters are learned first, so that the rank p is that of a real model.
 
 use std::hint::black_box;
 use std::io::Read;
 use std::sync::Arc;
 use std::time::Instant;
 
-use wiski::Pool;
 use wiski::evidence::Evidence;
-use wiski::feature::{FeatureMap, Linear, Normaliser, Tape, start};
+use wiski::feature::{Normaliser, Tape};
 use wiski::grid::Grid;
 use wiski::kernel::Kernel;
-use wiski::learn::{Bounds, FnObjective, LbfgsB};
 use wiski::posterior::{Posterior, Workspace};
 use wiski::stats::Stats;
+use wiski::{Features, OnlineRegressor, Pool, Settings};
 
 /// The default cut-off of the model.
 const CUTOFF: f64 = 1e-12;
@@ -125,58 +123,36 @@ fn power_plant() -> (Vec<Row>, &'static str) {
     (rows.collect(), "power plant, projected")
 }
 
-/// The paper's features, tanh(z/2) of a batch-normed projection, from the supervised start.
-fn project(rows: &[Row], d: usize) -> Vec<f64> {
-    let x: Vec<f64> = rows.iter().flat_map(|r| r.x).collect();
-    let y: Vec<f64> = rows.iter().map(|r| r.y).collect();
-    let projection = start::supervised(&x, 4, &y, d, &start::PENALTIES).expect("usable rows");
-    let map = FeatureMap::from(Linear::new(projection));
-    let moments = map.moments_of(&x).expect("usable rows");
-    let (mut normaliser, mut tape) = (Normaliser::default(), Tape::default());
-    let prepared = map.prepare(&moments, &mut normaliser).expect("moments of many rows");
-    let mut h = vec![0.0; rows.len() * d];
-    for (x, h) in x.chunks_exact(4).zip(h.chunks_exact_mut(d)) {
-        prepared.forward(x, h, &mut tape).expect("finite rows");
+/// The rows on a grid, as a model sees them that has learned a projection and hyperparameters from them: the
+/// coordinates, the kernel and the noise.
+fn learn(rows: &[Row], shape: &[usize]) -> (Vec<f64>, Kernel, f64) {
+    let d = shape.len();
+    let features = Features::Project { outputs: d };
+    let settings = Settings { features, grid: shape.to_vec(), warm_up: Some(430), ..Settings::default() };
+    let mut model = OnlineRegressor::new(4, settings).expect("valid settings");
+    for row in rows {
+        model.observe(&row.x, row.y).expect("a usable row");
     }
-    h
-}
-
-/// A few quasi-Newton steps on the evidence, in the logarithm of every hyperparameter.
-fn fit(stats: &Stats, kernel: &Kernel) -> (Kernel, f64) {
-    let n = kernel.parameter_count() + 1;
-    let mut pool = Pool::default();
-    let unpack = |x: &[f64]| {
-        let values: Vec<f64> = x.iter().map(|v| v.exp()).collect();
-        let mut kernel = kernel.clone();
-        kernel.set_parameters(&values[..n - 1]).map(|()| (kernel, values[n - 1]))
-    };
-    let mut objective = FnObjective::new(n, |x: &[f64], gradient: &mut [f64]| {
-        let (kernel, noise) = unpack(x)?;
-        let (evidence, posterior) =
-            Evidence::with_pool(stats, std::slice::from_ref(&kernel), noise, CUTOFF, &mut pool)?;
-        posterior.recycle(&mut pool);
-        let scale = stats.count().recip();
-        for ((g, d), v) in gradient.iter_mut().zip(&evidence.by_kernel[0]).zip(kernel.parameters()) {
-            *g = -d * v * scale;
-        }
-        gradient[n - 1] = -evidence.by_noise * noise * scale;
-        Ok(-evidence.value * scale)
-    });
-    let start: Vec<f64> = kernel.parameters().into_iter().chain([0.1]).map(f64::ln).collect();
-    let optimiser = LbfgsB { max_iterations: 30, ..LbfgsB::default() };
-    let found = optimiser.minimize(&mut objective, &start, &Bounds::unbounded(n)).expect("a finite start");
-    unpack(&found.x).expect("positive parameters")
+    model.freeze_features().expect("the warm-up is over");
+    let (encoder, inner) = (model.encoder().expect("running"), model.model().expect("running"));
+    let (mut normaliser, mut tape, mut scaled) = (Normaliser::default(), Tape::default(), Vec::new());
+    let prepared = encoder.map().prepare(encoder.moments(), &mut normaliser).expect("moments of many rows");
+    let mut h = vec![0.0; rows.len() * d];
+    for (row, h) in rows.iter().zip(h.chunks_exact_mut(d)) {
+        encoder.scaling().apply(&row.x, &mut scaled).expect("finite rows");
+        prepared.forward(&scaled, h, &mut tape).expect("finite rows");
+    }
+    (h, inner.kernels()[0].clone(), inner.noise())
 }
 
 fn run(shape: &[usize], rows: &[Row], limits: &Limits) {
     let d = shape.len();
     let grid = Grid::covering(&vec![(-1.0, 1.0); d], shape).expect("a valid grid");
     let m = grid.len();
-    let h = project(rows, d);
+    let (h, kernel, noise) = learn(rows, shape);
     let y: Vec<f64> = rows.iter().map(|r| r.y).collect();
     let mut stats = Stats::new(grid);
     stats.observe_batch(&h, &y, None).expect("data on the grid");
-    let (kernel, noise) = fit(&stats, &Kernel::rbf(&vec![0.7; d]).expect("a valid kernel"));
     let kernels = [kernel];
     let (_, posterior) = Evidence::new(&stats, &kernels, noise, CUTOFF).expect("a posterior");
     let p = posterior.rank();
@@ -205,7 +181,9 @@ fn run(shape: &[usize], rows: &[Row], limits: &Limits) {
         posterior.recycle(&mut pool);
     });
     let axis_sum: f64 = shape.iter().map(|&g| g as f64).sum();
-    report("evidence + all gradients", seconds, pf.powi(3) + 2.0 * pf * pf * axis_sum, 0.0);
+    // Contraction and factorization, then A V and its contractions.
+    let gradient = 2.0 * m as f64 * pf * (7f64.powi(d as i32) + 2.0 * axis_sum);
+    report("evidence + all gradients", seconds, pf.powi(3) + 2.0 * pf * pf * axis_sum + gradient, 0.0);
 
     let prior = posterior.prior().clone();
     let seconds = time(|| {
@@ -331,12 +309,9 @@ fn constant_in_n(h: &[f64], y: &[f64], kernels: &[Kernel], noise: f64, like: &St
     let mut ratios: Vec<f64> = (0..5)
         .map(|_| {
             let run = |p: &mut Posterior| {
-                let mut i = 0;
+                let (mut i, mut ws) = (0, Workspace::default());
                 time(|| {
-                    black_box(
-                        p.condition(point(i), y[i % y.len()], 1.0, &mut Workspace::default())
-                            .expect("on the grid"),
-                    );
+                    black_box(p.condition(point(i), y[i % y.len()], 1.0, &mut ws).expect("on the grid"));
                     i += 1;
                 })
             };

@@ -108,7 +108,7 @@ impl Evidence {
             let sum: f64 = component.range().map(|i| z[i] * z[i] - 1.0 + variance[i]).sum();
             kernel.pull_back_scale(component.term, 0.5 * sum / component.scale, gradient);
             for (k, axis) in posterior.lattice().grids()[component.block].axes().iter().enumerate() {
-                let by_column = slope.by_column(component, kernel, k);
+                let by_column = slope.by_column(component, kernel, k, pool);
                 for (i, column) in kernel.column_derivatives(component.term, k, axis.step(), axis.points()) {
                     gradient[i] += dot(&column, &by_column);
                 }
@@ -142,7 +142,7 @@ impl<'a> Slope<'a> {
             row[..p].copy_from_slice(&factor.rows()[i * factor.stride()..][..p]);
             row[p] = posterior.coordinates()[i];
         }
-        let values = prior.expand(&coordinates, stride);
+        let values = prior.expand(&coordinates, stride, pool);
         let mut columns = pool.take(values.len());
         stats.multiply(&values, stride, &mut columns);
         let inverse_noise = noise.recip();
@@ -164,14 +164,14 @@ impl<'a> Slope<'a> {
     }
 
     /// ∂ log p/∂t for the entries t_0, t_1, … of the Toeplitz column on axis k of a component.
-    fn by_column(&self, component: &Component, kernel: &Kernel, k: usize) -> Vec<f64> {
+    fn by_column(&self, component: &Component, kernel: &Kernel, k: usize, pool: &mut Pool) -> Vec<f64> {
         let axes = &component.root.axes;
         let m = component.root.points();
         let at = self.stats.lattice().offsets()[component.block];
         // The other axes' roots carry √s unless axis k does.
         let scale = if k == 0 { component.scale } else { 1.0 };
         let own = &self.columns[at * self.stride..(at + m) * self.stride];
-        let mut sums = diagonal_sums(axes, k, own, self.stride, 0.5 * scale);
+        let mut sums = diagonal_sums(axes, k, own, self.stride, 0.5 * scale, pool);
         match self.stats.gram() {
             Gram::Exact(_) => self.subtract_lags(component, kernel, k, &mut sums),
             Gram::LowRank(root) => {
@@ -179,7 +179,7 @@ impl<'a> Slope<'a> {
                 let rows = root.rows();
                 let own = &rows[at * r..(at + m) * r];
                 if r > 0 {
-                    let data = diagonal_sums(axes, k, own, r, -0.5 * scale / self.noise);
+                    let data = diagonal_sums(axes, k, own, r, -0.5 * scale / self.noise, pool);
                     sums.iter_mut().zip(data).for_each(|(s, d)| *s += d);
                 }
             }
@@ -219,15 +219,32 @@ impl<'a> Slope<'a> {
 }
 
 /// factor · Σ_{|i−j| = lag} (X Xᵀ)_ij for X = the columns contracted with the roots of all axes but k.
-fn diagonal_sums(axes: &[AxisRoot], k: usize, columns: &[f64], stride: usize, factor: f64) -> Vec<f64> {
-    let mut tensor = std::borrow::Cow::Borrowed(columns);
+fn diagonal_sums(
+    axes: &[AxisRoot],
+    k: usize,
+    columns: &[f64],
+    stride: usize,
+    factor: f64,
+    pool: &mut Pool,
+) -> Vec<f64> {
+    let mut contracted: Option<Vec<f64>> = None;
     let mut shape: Vec<usize> = axes.iter().map(|a| a.points).collect();
     for (axis, root) in axes.iter().enumerate().filter(|(axis, _)| *axis != k) {
         let inner: usize = shape[axis + 1..].iter().product::<usize>() * stride;
-        let slabs = tensor.chunks_exact(root.points * inner);
-        tensor = slabs.flat_map(|slab| root.multiply_transposed(slab, inner)).collect::<Vec<f64>>().into();
+        let outer: usize = shape[..axis].iter().product();
+        let tensor = contracted.as_deref().unwrap_or(columns);
+        let mut next = pool.take(outer * root.rank * inner);
+        for (slab, out) in
+            tensor.chunks_exact(root.points * inner).zip(next.chunks_exact_mut(root.rank * inner))
+        {
+            root.multiply_transposed(slab, inner, out);
+        }
         shape[axis] = root.rank;
+        if let Some(done) = contracted.replace(next) {
+            pool.give(done);
+        }
     }
+    let tensor = contracted.as_deref().unwrap_or(columns);
     let g = axes[k].points;
     let inner: usize = shape[k + 1..].iter().product::<usize>() * stride;
     let mut gram = Mat::<f64>::zeros(g, g);
@@ -236,6 +253,9 @@ fn diagonal_sums(axes: &[AxisRoot], k: usize, columns: &[f64], stride: usize, fa
         let whole = BlockStructure::Rectangular;
         let (lower, t) = (BlockStructure::TriangularLower, x.transpose());
         triangular::matmul(gram.as_mut(), lower, Accum::Add, x, whole, t, whole, 1.0, Par::Seq);
+    }
+    if let Some(done) = contracted {
+        pool.give(done);
     }
     let mut sums = vec![0.0; g];
     for j in 0..g {

@@ -150,7 +150,7 @@ impl Posterior {
         positive("noise", noise, 0)?;
         let p = prior.rank();
         let (factor, log_det) = Factor::new(&whitened.gram, noise, p, pool)?;
-        let (mut white, mut mean) = (vec![0.0; factor.stride()], vec![0.0; p]);
+        let (mut white, mut mean) = (vec![0.0; factor.stride()], pool.take(p));
         let beta: Vec<f64> = whitened.rhs.iter().map(|b| b / noise).collect();
         factor.whiten(&beta, &mut white);
         factor.color(&white, &mut mean);
@@ -313,7 +313,9 @@ impl Posterior {
     pub fn drift(&self, stats: &Stats, ws: &mut Workspace) -> Drift {
         ws.fit(self);
         let norm = |x: &[f64]| dot(x, x).sqrt();
-        let target: Vec<f64> = self.prior.project(stats.b(), 1).iter().map(|b| b / self.noise).collect();
+        let pool = &mut Pool::default();
+        let target: Vec<f64> =
+            self.prior.project(stats.b(), 1, pool).iter().map(|b| b / self.noise).collect();
         let correction = self.refinement(stats, &target, &self.mean, ws);
         let mean = norm(&correction) / norm(&self.mean).max(f64::MIN_POSITIVE);
 
@@ -328,10 +330,11 @@ impl Posterior {
 
     /// F Fᵀ (target − S x): what is missing from x as a solution of S x = target.
     fn refinement(&self, stats: &Stats, target: &[f64], x: &[f64], ws: &mut Workspace) -> Vec<f64> {
-        let u = self.prior.expand(x, 1);
+        let pool = &mut Pool::default();
+        let u = self.prior.expand(x, 1, pool);
         let mut au = vec![0.0; u.len()];
         stats.apply(&u, &mut au);
-        let data = self.prior.project(&au, 1);
+        let data = self.prior.project(&au, 1, pool);
         let residual: Vec<f64> =
             target.iter().zip(x).zip(&data).map(|((t, x), a)| t - x - a / self.noise).collect();
         let mut correction = vec![0.0; x.len()];
@@ -348,7 +351,12 @@ impl Posterior {
         self.factor.color(&ws.white, &mut ws.gain);
         let residual = y - prediction.mean;
         let combined: Vec<f64> = self.mean.iter().zip(&ws.gain).map(|(z, g)| residual * z - g).collect();
-        Ok(self.prior.expand(&combined, 1).into_iter().map(|v| v / prediction.noise).collect())
+        Ok(self
+            .prior
+            .expand(&combined, 1, &mut Pool::default())
+            .into_iter()
+            .map(|v| v / prediction.noise)
+            .collect())
     }
 
     /// The immutable image on the grid, for fast predictions. O(p² Σ g + 7^d m p).
@@ -365,7 +373,7 @@ impl Posterior {
         let mut z = vec![0.0; self.rank()];
         self.factor.color(&padded, &mut z);
         z.iter_mut().zip(&self.mean).for_each(|(z, &m)| *z += m);
-        Ok(FunctionSample::new(self.lattice().clone(), self.prior.expand(&z, 1)))
+        Ok(FunctionSample::new(self.lattice().clone(), self.prior.expand(&z, 1, &mut Pool::default())))
     }
 
     /// A whole function drawn exactly from the posterior.

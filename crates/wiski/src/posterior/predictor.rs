@@ -8,6 +8,7 @@ use super::{Posterior, Prediction, PredictionGradient};
 use crate::error::{Result, length};
 use crate::grid::Lattice;
 use crate::interp::Weights;
+use crate::pool::Pool;
 use crate::structure::BlockMatrix;
 
 /// An immutable posterior for fast predictions, to be shared between threads.
@@ -23,9 +24,10 @@ impl Predictor {
     pub(super) fn new(posterior: &Posterior) -> Self {
         let (prior, factor) = (posterior.prior(), posterior.factor());
         let mut covariance = BlockMatrix::zeros(prior.lattice());
-        let root = prior.expand(factor.rows(), factor.stride());
+        let pool = &mut Pool::default();
+        let root = prior.expand(factor.rows(), factor.stride(), pool);
         covariance.fill_with_inner_products(&root, factor.stride());
-        let mean = prior.expand(posterior.coordinates(), 1);
+        let mean = prior.expand(posterior.coordinates(), 1, pool);
         Self { lattice: prior.lattice().clone(), mean, covariance, noise: posterior.noise() }
     }
 

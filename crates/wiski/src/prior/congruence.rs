@@ -60,16 +60,25 @@ fn add_transpose(x: &mut [f64], p: usize) {
 }
 
 /// B_lᵀ X B_r for a dense matrix X between the grids of the two roots.
-pub(super) fn dense(left: &Root, x: &[f64], right: &Root) -> Vec<f64> {
+pub(super) fn dense(left: &Root, x: &[f64], right: &Root, pool: &mut Pool) -> Vec<f64> {
     let (p, q, columns) = (left.rank(), right.rank(), right.points());
-    let from_left = left.project(x, columns);
-    let both = right.project(&transposed(&from_left, p, columns), p);
-    transposed(&both, q, p)
+    let mut from_left = pool.take(p * columns);
+    left.project(x, columns, &mut from_left, pool);
+    let mut turned = pool.take(p * columns);
+    transpose(&from_left, p, columns, &mut turned);
+    let mut both = pool.take(q * p);
+    right.project(&turned, p, &mut both, pool);
+    let mut out = pool.take(p * q);
+    transpose(&both, q, p, &mut out);
+    [from_left, turned, both].into_iter().for_each(|array| pool.give(array));
+    out
 }
 
 /// The transpose of a matrix stored row after row.
-fn transposed(x: &[f64], rows: usize, columns: usize) -> Vec<f64> {
-    (0..columns).flat_map(|j| (0..rows).map(move |i| x[i * columns + j])).collect()
+fn transpose(x: &[f64], rows: usize, columns: usize, out: &mut [f64]) {
+    for (i, row) in x.chunks_exact(columns).enumerate() {
+        row.iter().enumerate().for_each(|(j, &v)| out[j * rows + i] = v);
+    }
 }
 
 fn half_stencil(left: &Root, a: &StencilMatrix, right: &Root, pool: &mut Pool) -> Vec<f64> {
@@ -200,7 +209,8 @@ mod tests {
             for tolerance in [1e-12, 1e-3] {
                 let (left, right) = (root(&shape[..d], 1.3, tolerance), root(&shape[..d], 0.7, tolerance));
                 for (l, r) in [(&left, &left), (&left, &right), (&right, &left)] {
-                    let (fast, slow) = (stencil(l, &a, r, &mut Pool::default()), dense(l, &whole, r));
+                    let (fast, slow) =
+                        (stencil(l, &a, r, &mut Pool::default()), dense(l, &whole, r, &mut Pool::default()));
                     let scale = slow.iter().fold(0.0, |s: f64, v| s.max(v.abs()));
                     for (f, s) in fast.iter().zip(&slow) {
                         // Sums over at most m = 1050 grid points on either side.
@@ -216,13 +226,18 @@ mod tests {
         let (left, right) = (root(&[5, 6], 1.0, 1e-4), root(&[7], 0.8, 1e-6));
         let (m, n) = (left.points(), right.points());
         let x: Vec<f64> = (0..m * n).map(|i| (i as f64 * 0.9).sin()).collect();
-        let got = dense(&left, &x, &right);
+        let got = dense(&left, &x, &right, &mut Pool::default());
+        let expand = |root: &Root, z: &[f64]| {
+            let mut u = vec![f64::NAN; root.points()];
+            root.expand(z, 1, &mut u, &mut Pool::default());
+            u
+        };
         for i in 0..left.rank() {
             for j in 0..right.rank() {
                 let unit =
                     |p: usize, k: usize| (0..p).map(|i| f64::from(u8::from(i == k))).collect::<Vec<_>>();
-                let u = left.expand(&unit(left.rank(), i), 1);
-                let v = right.expand(&unit(right.rank(), j), 1);
+                let u = expand(&left, &unit(left.rank(), i));
+                let v = expand(&right, &unit(right.rank(), j));
                 let want: f64 = (0..m * n).map(|e| u[e / n] * x[e] * v[e % n]).sum();
                 assert!((got[i * right.rank() + j] - want).abs() < 1e-12);
             }

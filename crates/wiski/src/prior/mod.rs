@@ -125,22 +125,32 @@ impl Prior {
     }
 
     /// B Z: grid values from coordinates, for rows of `columns` numbers.
-    pub(crate) fn expand(&self, z: &[f64], columns: usize) -> Vec<f64> {
-        let mut u = vec![0.0; self.lattice.len() * columns];
+    pub(crate) fn expand(&self, z: &[f64], columns: usize, pool: &mut Pool) -> Vec<f64> {
+        let mut u = pool.take(self.lattice.len() * columns);
+        let mut written = vec![false; self.lattice.grids().len()];
         for c in &self.components {
-            let part = c.root.expand(&z[c.first * columns..c.range().end * columns], columns);
-            let at = self.lattice.offsets()[c.block] * columns;
-            u[at..at + part.len()].iter_mut().zip(&part).for_each(|(u, &v)| *u += v);
+            let (at, len) = (self.lattice.offsets()[c.block] * columns, c.root.points() * columns);
+            let z = &z[c.first * columns..c.range().end * columns];
+            if std::mem::replace(&mut written[c.block], true) {
+                // A further term of the same block adds to the first.
+                let mut part = pool.take(len);
+                c.root.expand(z, columns, &mut part, pool);
+                u[at..at + len].iter_mut().zip(&part).for_each(|(u, &v)| *u += v);
+                pool.give(part);
+            } else {
+                c.root.expand(z, columns, &mut u[at..at + len], pool);
+            }
         }
         u
     }
 
     /// Bᵀ X: from grid values to coordinates, for rows of `columns` numbers.
-    pub(crate) fn project(&self, x: &[f64], columns: usize) -> Vec<f64> {
-        let mut out = Vec::with_capacity(self.rank * columns);
+    pub(crate) fn project(&self, x: &[f64], columns: usize, pool: &mut Pool) -> Vec<f64> {
+        let mut out = pool.take(self.rank * columns);
         for c in &self.components {
             let at = self.lattice.offsets()[c.block] * columns;
-            out.extend(c.root.project(&x[at..at + c.root.points() * columns], columns));
+            let own = &mut out[c.first * columns..c.range().end * columns];
+            c.root.project(&x[at..at + c.root.points() * columns], columns, own, pool);
         }
         out
     }
@@ -167,14 +177,15 @@ impl Prior {
     }
 
     /// (BᵀL)(BᵀL)ᵀ, p×p, for a matrix A = L Lᵀ given by m rows of `columns` numbers.
-    pub(crate) fn congruence_of_root(&self, l: &[f64], columns: usize) -> Vec<f64> {
+    pub(crate) fn congruence_of_root(&self, l: &[f64], columns: usize, pool: &mut Pool) -> Vec<f64> {
         let p = self.rank;
-        let mut gram = vec![0.0; p * p];
+        let mut gram = pool.zeros(p * p);
         if columns > 0 {
-            let half = self.project(l, columns);
-            let half = MatRef::from_row_major_slice(&half, p, columns);
+            let rows = self.project(l, columns, pool);
+            let half = MatRef::from_row_major_slice(&rows, p, columns);
             let out = MatMut::from_row_major_slice_mut(&mut gram, p, p);
             matmul(out, Accum::Replace, half, half.transpose(), 1.0, Par::Seq);
+            pool.give(rows);
         }
         gram
     }
@@ -184,10 +195,10 @@ impl Prior {
 fn between(left: (usize, &Root), a: &BlockMatrix, right: (usize, &Root), pool: &mut Pool) -> Vec<f64> {
     match (&a.diagonal()[left.0], left.0 == right.0) {
         (GridMatrix::Stencil(a), true) => congruence::stencil(left.1, a, right.1, pool),
-        (GridMatrix::Dense(a), true) => congruence::dense(left.1, a.data(), right.1),
+        (GridMatrix::Dense(a), true) => congruence::dense(left.1, a.data(), right.1, pool),
         (_, false) => match a.cross().iter().find(|c| (c.first, c.second) == (left.0, right.0)) {
-            Some(Cross { data, .. }) => congruence::dense(left.1, data, right.1),
-            None => vec![0.0; left.1.rank() * right.1.rank()],
+            Some(Cross { data, .. }) => congruence::dense(left.1, data, right.1, pool),
+            None => pool.zeros(left.1.rank() * right.1.rank()),
         },
     }
 }

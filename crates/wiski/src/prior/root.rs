@@ -17,6 +17,7 @@ use super::axis::toeplitz_eigen;
 use crate::error::{Error, Result};
 use crate::interp::Weights;
 use crate::kernel::MAX_DIM;
+use crate::pool::Pool;
 use crate::simd::{combine_rows, padded};
 
 /// One axis of a root: V_k Λ_k^{1/2} with the eigenvalues that occur in any kept product.
@@ -168,46 +169,52 @@ impl Root {
     }
 
     /// B Z for p rows of `columns` numbers each: m rows. O(m Σ_k p_k) multiply-adds a column.
-    pub(crate) fn expand(&self, z: &[f64], columns: usize) -> Vec<f64> {
-        self.expand_from(0, z, columns)
+    pub(crate) fn expand(&self, z: &[f64], columns: usize, out: &mut [f64], pool: &mut Pool) {
+        self.expand_from(0, z, columns, out, pool);
     }
 
-    fn expand_from(&self, k: usize, z: &[f64], columns: usize) -> Vec<f64> {
+    fn expand_from(&self, k: usize, z: &[f64], columns: usize, out: &mut [f64], pool: &mut Pool) {
         let axis = &self.axes[k];
         if k + 1 == self.axes.len() {
-            return axis.multiply(z, columns);
+            return axis.multiply(z, columns, out);
         }
         let (level, next) = (&self.levels[k], self.levels[k + 1].len());
-        let mut boxed = vec![0.0; axis.rank * next * columns];
+        let mut boxed = pool.zeros(axis.rank * next * columns);
         let places = places_in_box(&level.counts, next);
         for (row, &i) in z.chunks_exact(columns).zip(&level.order) {
             boxed[places[i] * columns..][..columns].copy_from_slice(row);
         }
-        let partial = axis.multiply(&boxed, next * columns);
-        partial.chunks_exact(next * columns).flat_map(|slab| self.expand_from(k + 1, slab, columns)).collect()
+        let mut partial = pool.take(axis.points * next * columns);
+        axis.multiply(&boxed, next * columns, &mut partial);
+        let part = out.len() / axis.points;
+        let slabs = partial.chunks_exact(next * columns).zip(out.chunks_exact_mut(part));
+        slabs.for_each(|(slab, out)| self.expand_from(k + 1, slab, columns, out, pool));
+        pool.give(boxed);
+        pool.give(partial);
     }
 
     /// Bᵀ X for m rows of `columns` numbers each: p rows.
-    pub(crate) fn project(&self, x: &[f64], columns: usize) -> Vec<f64> {
-        self.project_from(0, x, columns)
+    pub(crate) fn project(&self, x: &[f64], columns: usize, out: &mut [f64], pool: &mut Pool) {
+        self.project_from(0, x, columns, out, pool);
     }
 
-    fn project_from(&self, k: usize, x: &[f64], columns: usize) -> Vec<f64> {
+    fn project_from(&self, k: usize, x: &[f64], columns: usize, out: &mut [f64], pool: &mut Pool) {
         let axis = &self.axes[k];
         if k + 1 == self.axes.len() {
-            return axis.multiply_transposed(x, columns);
+            return axis.multiply_transposed(x, columns, out);
         }
         let (level, next) = (&self.levels[k], self.levels[k + 1].len());
-        let slab = x.len() / axis.points;
-        let partial: Vec<f64> =
-            x.chunks_exact(slab).flat_map(|slab| self.project_from(k + 1, slab, columns)).collect();
-        let boxed = axis.multiply_transposed(&partial, next * columns);
+        let mut partial = pool.take(axis.points * next * columns);
+        let slabs = x.chunks_exact(x.len() / axis.points).zip(partial.chunks_exact_mut(next * columns));
+        slabs.for_each(|(slab, partial)| self.project_from(k + 1, slab, columns, partial, pool));
+        let mut boxed = pool.take(axis.rank * next * columns);
+        axis.multiply_transposed(&partial, next * columns, &mut boxed);
         let places = places_in_box(&level.counts, next);
-        let mut out = vec![0.0; level.len() * columns];
         for (row, &i) in out.chunks_exact_mut(columns).zip(&level.order) {
             row.copy_from_slice(&boxed[places[i] * columns..][..columns]);
         }
-        out
+        pool.give(partial);
+        pool.give(boxed);
     }
 }
 
@@ -217,17 +224,13 @@ impl AxisRoot {
     }
 
     /// V Λ^{1/2} X for `rank` rows of `columns` numbers.
-    pub(crate) fn multiply(&self, x: &[f64], columns: usize) -> Vec<f64> {
-        let mut out = vec![0.0; self.points * columns];
-        product(&mut out, self.matrix(), x, columns);
-        out
+    pub(crate) fn multiply(&self, x: &[f64], columns: usize, out: &mut [f64]) {
+        product(out, self.matrix(), x, columns);
     }
 
     /// (V Λ^{1/2})ᵀ X for `points` rows of `columns` numbers.
-    pub(crate) fn multiply_transposed(&self, x: &[f64], columns: usize) -> Vec<f64> {
-        let mut out = vec![0.0; self.rank * columns];
-        product(&mut out, self.matrix().transpose(), x, columns);
-        out
+    pub(crate) fn multiply_transposed(&self, x: &[f64], columns: usize, out: &mut [f64]) {
+        product(out, self.matrix().transpose(), x, columns);
     }
 }
 
@@ -275,7 +278,9 @@ mod tests {
     fn dense(root: &Root) -> Vec<f64> {
         let p = root.rank();
         let unit: Vec<f64> = (0..p * p).map(|i| f64::from(u8::from(i / p == i % p))).collect();
-        root.expand(&unit, p)
+        let mut b = vec![f64::NAN; root.points() * p];
+        root.expand(&unit, p, &mut b, &mut Pool::default());
+        b
     }
 
     #[test]
@@ -324,7 +329,8 @@ mod tests {
             w.scatter(&grid, 1.0, &mut weights);
             let (mut phi, mut scratch) = (vec![f64::NAN; p], vec![f64::NAN; root.scratch_len()]);
             root.features(&w, &mut phi, &mut scratch);
-            let projected = root.project(&weights, 1);
+            let mut projected = vec![f64::NAN; p];
+            root.project(&weights, 1, &mut projected, &mut Pool::default());
             for k in 0..p {
                 let want: f64 = (0..m).map(|i| b[i * p + k] * weights[i]).sum();
                 assert!((phi[k] - want).abs() < 1e-14, "d = {d}, k = {k}: {} {want}", phi[k]);

@@ -324,9 +324,9 @@ impl Stats {
         debug_assert_eq!(prior.lattice(), &self.lattice, "prior and statistics live on the same grids");
         let gram = match &self.gram {
             Gram::Exact(a) => prior.congruence(a, pool),
-            Gram::LowRank(root) => prior.congruence_of_root(&root.rows(), root.rank()),
+            Gram::LowRank(root) => prior.congruence_of_root(&root.rows(), root.rank(), pool),
         };
-        Whitened { gram, rhs: prior.project(&self.b, 1) }
+        Whitened { gram, rhs: prior.project(&self.b, 1, pool) }
     }
 
     /// Y = A X for m padded rows of `stride` numbers.
