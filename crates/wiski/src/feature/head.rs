@@ -14,7 +14,8 @@
 
 use crate::error::{Error, Result, length, positive};
 
-use super::{Moments, check_entry, check_finite, dot};
+use super::{Moments, check_entry, check_finite};
+use crate::simd::dot;
 
 /// Added to every batch variance: ε = 10⁻⁵, as in the paper's code. It is an absolute number, so inputs are
 /// expected at a scale near 1; a direction with variance far below ε is treated as constant.

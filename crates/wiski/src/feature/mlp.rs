@@ -42,7 +42,8 @@ use rand::{Rng, RngExt};
 use crate::error::{Error, Result, finite, length, positive};
 
 use super::head::{Normaliser, Pass, Scaling};
-use super::{Moments, Tape, check_finite, dot};
+use super::{Moments, Tape, check_finite};
+use crate::simd::dot;
 
 /// How much of the weight of earlier rows survives each new one unless told otherwise.
 pub const RETENTION: f64 = 0.999;

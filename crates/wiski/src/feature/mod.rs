@@ -304,16 +304,3 @@ fn check_finite(field: &str, values: &[f64]) -> Result<()> {
 fn check_entry(field: &str, i: usize, value: f64) -> Result<()> {
     if value.is_finite() { Ok(()) } else { finite(format!("{field}[{i}]"), value, 0) }
 }
-
-/// The scalar product, in four partial sums so that it is not one long chain of additions.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let (a4, b4) = (a.chunks_exact(4), b.chunks_exact(4));
-    let rest: f64 = a4.remainder().iter().zip(b4.remainder()).map(|(x, y)| x * y).sum();
-    let mut sums = [0.0; 4];
-    for (x, y) in a4.zip(b4) {
-        for lane in 0..4 {
-            sums[lane] += x[lane] * y[lane];
-        }
-    }
-    (sums[0] + sums[1]) + (sums[2] + sums[3]) + rest
-}

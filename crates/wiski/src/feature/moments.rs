@@ -39,7 +39,8 @@
 
 use crate::error::{Error, Result, length, positive};
 
-use super::{check_entry, check_finite, dot};
+use super::{check_entry, check_finite};
+use crate::simd::dot;
 
 /// Relative excess of a forgotten row's share of the scatter that still passes as rounding.
 const FORGET_SLACK: f64 = 1e-6;

@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result, length};
 
-use super::{Moments, check_finite, dot};
+use super::{Moments, check_finite};
+use crate::simd::dot;
 
 /// A k×D matrix whose rows are the directions a linear map projects onto.
 ///
