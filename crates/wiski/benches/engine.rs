@@ -15,6 +15,7 @@ use wiski::grid::Grid;
 use wiski::kernel::Kernel;
 use wiski::posterior::{Posterior, Workspace};
 use wiski::stats::Stats;
+use wiski::structure::{Symmetric, Toeplitz, ToeplitzMethod};
 use wiski::{Features, OnlineRegressor, Pool, Settings};
 
 /// The default cut-off of the model.
@@ -28,8 +29,24 @@ fn main() {
     );
     let (rows, source) = power_plant();
     println!("data: {source}, {} rows", rows.len());
+    toeplitz();
     for shape in [vec![16, 16], vec![30, 30], vec![40, 40], vec![10, 10, 10]] {
         run(&shape, &rows, &limits);
+    }
+}
+
+/// A Toeplitz product directly and by FFT: where the constructor changes over.
+fn toeplitz() {
+    println!("Toeplitz product: g, direct, FFT");
+    for g in [16usize, 24, 32, 64, 256] {
+        let column: Vec<f64> = (0..g).map(|i| (-0.01 * i as f64).exp()).collect();
+        let mut y = vec![0.0; g];
+        let times = [ToeplitzMethod::Direct, ToeplitzMethod::Fft].map(|method| {
+            let matrix = Toeplitz::with_method(&column, method);
+            let mut scratch = vec![0.0; matrix.scratch_len()];
+            1e9 * time(|| matrix.apply(black_box(&column), &mut y, &mut scratch))
+        });
+        println!("  {g:>4} {:>8.0} ns {:>8.0} ns", times[0], times[1]);
     }
 }
 

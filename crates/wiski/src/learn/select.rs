@@ -28,7 +28,8 @@ pub enum Start {
     Supervised,
     /// The leading principal components; trained to the end.
     Principal,
-    /// Uniform random entries, the paper's start; trained to the end.
+    /// Uniform random entries, the paper's start; trained to the end. Without training (no epochs, feature
+    /// rate 0) it is a fixed random projection.
     Random,
 }
 

@@ -78,6 +78,9 @@ impl WiskiBuilder {
     }
 
     /// Prior eigenvalues below this share of the largest are dropped (default 1e-12).
+    ///
+    /// A dropped direction of prior variance λ would have been seen with precision up to n/σ², so predictions
+    /// keep what matters while n·λ/σ² stays far below 1: tighten this for tiny noise and very long streams.
     #[must_use]
     pub fn rank_tolerance(mut self, tolerance: f64) -> Self {
         self.rank_tolerance = tolerance;

@@ -20,7 +20,7 @@ use crate::pool::Pool;
 use crate::structure::StencilMatrix;
 
 /// Rows of the result that share one matrix product.
-const CHUNK: usize = 4;
+const CHUNK: usize = 8;
 
 /// B_lᵀ A B_r for a stencil matrix on the grid of both roots: p_l rows of p_r numbers.
 pub(super) fn stencil(left: &Root, a: &StencilMatrix, right: &Root, pool: &mut Pool) -> Vec<f64> {
