@@ -19,7 +19,7 @@ use super::stream::{self, Fading, Published, Reader};
 use super::{OnlineGp, Outcome, Wiski};
 use crate::error::{Error, Result, finite, length, positive};
 use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, Rows};
-use crate::posterior::{Prediction, Predictor};
+use crate::posterior::{Prediction, PredictionGradient, Predictor};
 
 /// A running mean and variance of targets.
 #[derive(Debug, Clone, Copy, Default)]
@@ -108,6 +108,9 @@ struct Running {
     rows_since_refit: f64,
     refits: usize,
     fading: Fading,
+    /// Reused from row to row: the prediction with its gradient, and the way down for the features.
+    gradient: PredictionGradient,
+    downhill: Vec<f64>,
 }
 
 impl OnlineRegressor {
@@ -457,6 +460,8 @@ impl Running {
             rows_since_refit: 0.0,
             refits: 0,
             fading: Fading::default(),
+            gradient: PredictionGradient::default(),
+            downhill: Vec::new(),
         };
         if let Schedule::EveryStep { rate } = settings.schedule {
             let n = running.space.dim();
@@ -480,27 +485,23 @@ impl Running {
         }
         let target = self.scale.apply(y);
         self.encoder.encode(x)?;
-        let (mut prediction, by_coordinates) = if self.encoder.is_learning() {
-            let mut gradient = self.model.predict_gradient(self.encoder.coordinates())?;
-            gradient.prediction.noise *= noise;
-            let uphill = gradient.of_log_density(target);
-            (gradient.prediction, Some(uphill.iter().map(|g| -g).collect::<Vec<f64>>()))
-        } else {
-            (Prediction { mean: 0.0, variance: 0.0, noise: 0.0 }, None)
-        };
-        let fixed = by_coordinates.is_none() && self.encoder.is_fixed();
-        let outcome;
-        if fixed && self.every_step.is_none() {
+        let (outcome, prediction);
+        if self.encoder.is_fixed() && self.every_step.is_none() {
             // The prediction falls out of the update.
-            let (learned, p) = self.model.step_noisy(self.encoder.coordinates(), target, noise)?;
-            prediction = p;
-            outcome = learned;
+            (outcome, prediction) = self.model.step_noisy(self.encoder.coordinates(), target, noise)?;
         } else {
-            if by_coordinates.is_none() {
-                prediction = self.model.predict(self.encoder.coordinates())?;
-                prediction.noise *= noise;
+            if self.encoder.is_learning() {
+                self.model.predict_gradient_into(self.encoder.coordinates(), &mut self.gradient)?;
+                self.gradient.prediction.noise *= noise;
+                self.downhill.clear();
+                self.downhill.extend(self.gradient.slopes_of_log_density(target).map(|g| -g));
+                prediction = self.gradient.prediction;
+                self.encoder.learn(Some(&self.downhill))?;
+            } else {
+                let p = self.model.predict(self.encoder.coordinates())?;
+                prediction = Prediction { noise: p.noise * noise, ..p };
+                self.encoder.learn(None)?;
             }
-            self.encoder.learn(by_coordinates.as_deref())?;
             outcome = match &mut self.every_step {
                 None => self.model.observe_noisy(self.encoder.coordinates(), target, noise)?,
                 Some((adam, gradient)) => {

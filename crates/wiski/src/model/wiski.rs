@@ -183,6 +183,11 @@ impl Wiski {
         self.posterior.predict_gradient(x, &mut self.workspace)
     }
 
+    /// As [`Wiski::predict_gradient`], into a value whose memory is used again.
+    pub(crate) fn predict_gradient_into(&mut self, x: &[f64], out: &mut PredictionGradient) -> Result<()> {
+        self.posterior.predict_gradient_into(x, &mut self.workspace, out)
+    }
+
     /// The joint latent mean (q) and covariance (q×q) of q points given row after row.
     pub fn joint(&mut self, x: &[f64]) -> Result<(Vec<f64>, Vec<f64>)> {
         self.posterior.joint(x, &mut self.workspace)

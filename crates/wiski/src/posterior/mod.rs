@@ -32,7 +32,7 @@ pub(crate) use factor::Factor;
 pub use predictor::{FunctionSample, Predictor};
 
 /// What the model says about one point.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Prediction {
     /// The mean of f (and of y).
     pub mean: f64,
@@ -56,7 +56,7 @@ impl Prediction {
 }
 
 /// A prediction with its derivatives in the coordinates of the point.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct PredictionGradient {
     /// The prediction itself.
     pub prediction: Prediction,
@@ -70,10 +70,14 @@ impl PredictionGradient {
     /// The gradient in h of the one-step predictive log density log N(y; μ, v + noise): how the coordinates
     /// of a new point should move (the paper's partial marginal likelihood).
     pub fn of_log_density(&self, y: f64) -> Vec<f64> {
+        self.slopes_of_log_density(y).collect()
+    }
+
+    pub(crate) fn slopes_of_log_density(&self, y: f64) -> impl Iterator<Item = f64> + '_ {
         let total = self.prediction.variance + self.prediction.noise;
         let r = (y - self.prediction.mean) / total;
         let by_variance = 0.5 * (r * r - total.recip());
-        self.mean.iter().zip(&self.variance).map(|(m, v)| r * m + by_variance * v).collect()
+        self.mean.iter().zip(&self.variance).map(move |(m, v)| r * m + by_variance * v)
     }
 
     /// The gradient in h of the evidence, for a point that is itself part of the data.
@@ -228,10 +232,23 @@ impl Posterior {
 
     /// Mean and variance with their gradients in the point's coordinates.
     pub fn predict_gradient(&self, h: &[f64], ws: &mut Workspace) -> Result<PredictionGradient> {
+        let mut gradient = PredictionGradient::default();
+        self.predict_gradient_into(h, ws, &mut gradient)?;
+        Ok(gradient)
+    }
+
+    /// As [`Posterior::predict_gradient`], into a value whose memory is used again.
+    pub fn predict_gradient_into(
+        &self,
+        h: &[f64],
+        ws: &mut Workspace,
+        out: &mut PredictionGradient,
+    ) -> Result<()> {
         self.place(h, 0, ws)?;
-        let prediction = self.predict_placed(1.0, ws);
+        out.prediction = self.predict_placed(1.0, ws);
         self.factor.color(&ws.white, &mut ws.gain);
-        let (mut mean, mut variance) = (Vec::with_capacity(h.len()), Vec::with_capacity(h.len()));
+        out.mean.clear();
+        out.variance.clear();
         let mut rest = h;
         for (block, grid) in self.lattice().grids().iter().enumerate() {
             let (own, others) = rest.split_at(grid.dim());
@@ -242,11 +259,11 @@ impl Posterior {
             for k in 0..grid.dim() {
                 let dw = w.derivative(&slopes, k);
                 self.prior.features_on_block(block, &dw, &mut ws.phi, &mut ws.scratch);
-                mean.push(dot(&ws.phi, &self.mean));
-                variance.push(2.0 * dot(&ws.phi, &ws.gain));
+                out.mean.push(dot(&ws.phi, &self.mean));
+                out.variance.push(2.0 * dot(&ws.phi, &ws.gain));
             }
         }
-        Ok(PredictionGradient { prediction, mean, variance })
+        Ok(())
     }
 
     /// The joint latent mean (q) and covariance (q×q, row after row) of q points given row after row.
