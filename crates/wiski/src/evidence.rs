@@ -35,7 +35,7 @@ use crate::kernel::Kernel;
 use crate::pool::Pool;
 use crate::posterior::Posterior;
 use crate::prior::{AxisRoot, Component, Prior};
-use crate::simd::{dot, padded};
+use crate::simd::{LANES, dot, padded};
 use crate::stats::{Gram, Stats, Whitened};
 
 /// The evidence with its gradient.
@@ -135,7 +135,9 @@ struct Slope<'a> {
 impl<'a> Slope<'a> {
     fn new(stats: &'a Stats, posterior: &Posterior, pool: &mut Pool) -> Self {
         let (prior, factor, noise) = (posterior.prior(), posterior.factor(), posterior.noise());
-        let (p, stride) = (posterior.rank(), padded(posterior.rank() + 1));
+        // An odd number of cache lines a row, so that the rows around a grid point do not evict each other.
+        let (p, lines) = (posterior.rank(), padded(posterior.rank() + 1) / LANES);
+        let stride = LANES * (lines | 1);
         // [F z̄], then [V a] = B [F z̄], then A [V a].
         let mut coordinates = pool.zeros(p * stride);
         for (i, row) in coordinates.chunks_exact_mut(stride).enumerate() {

@@ -300,26 +300,43 @@ impl WithSimd for SparseProduct<'_> {
     /// Columns in strips, so that the rows around a point stay in the first cache.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        const STRIP: usize = 4;
         let Self { starts, entries, x, stride, y } = self;
         let (x, _) = S::as_simd_f64s(x);
         let (y, _) = S::as_mut_simd_f64s(y);
         let width = stride / (size_of::<S::f64s>() / size_of::<f64>());
-        for strip in (0..width).step_by(STRIP) {
-            let lanes = STRIP.min(width - strip);
-            for (i, range) in starts.windows(2).enumerate() {
-                let mut sums = [simd.splat_f64s(0.0); STRIP];
-                for &(j, entry) in &entries[range[0] as usize..range[1] as usize] {
-                    let entry = simd.splat_f64s(entry);
-                    let row = &x[j as usize * width + strip..][..lanes];
-                    for (sum, &v) in sums.iter_mut().zip(row) {
-                        *sum = simd.mul_add_e_f64s(entry, v, *sum);
-                    }
-                }
-                y[i * width + strip..][..lanes].copy_from_slice(&sums[..lanes]);
-            }
+        let mut from = 0;
+        while from < width {
+            from += match width - from {
+                8.. => sparse_strip::<S, 8>(simd, starts, entries, (x, width, from), y),
+                4..8 => sparse_strip::<S, 4>(simd, starts, entries, (x, width, from), y),
+                2..4 => sparse_strip::<S, 2>(simd, starts, entries, (x, width, from), y),
+                _ => sparse_strip::<S, 1>(simd, starts, entries, (x, width, from), y),
+            };
         }
     }
+}
+
+/// N registers of columns of a sparse product, from the register `from` of each row on; returns N.
+#[inline(always)]
+fn sparse_strip<S: Simd, const N: usize>(
+    simd: S,
+    starts: &[u32],
+    entries: &[(u32, f64)],
+    (x, width, from): (&[S::f64s], usize, usize),
+    y: &mut [S::f64s],
+) -> usize {
+    for (i, range) in starts.windows(2).enumerate() {
+        let mut sums = [simd.splat_f64s(0.0); N];
+        for &(j, entry) in &entries[range[0] as usize..range[1] as usize] {
+            let entry = simd.splat_f64s(entry);
+            let row = &x[j as usize * width + from..][..N];
+            for k in 0..N {
+                sums[k] = simd.mul_add_e_f64s(entry, row[k], sums[k]);
+            }
+        }
+        y[i * width + from..][..N].copy_from_slice(&sums);
+    }
+    N
 }
 
 struct MultiplyRowPair<'a> {
