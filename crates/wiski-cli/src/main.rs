@@ -1,0 +1,3 @@
+//! The `wiski` command: online Gaussian processes behind a pipe.
+
+fn main() {}
