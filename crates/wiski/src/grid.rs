@@ -12,6 +12,8 @@
 
 use crate::error::{Error, Result, finite, length, positive};
 use crate::kernel::MAX_DIM;
+use crate::saved::{Restore, restored_after_reading};
+use serde::{Deserialize, Serialize};
 
 /// The smallest number of points on an axis: four points carry the cubic interpolation of one cell.
 pub const MIN_POINTS: usize = 4;
@@ -20,13 +22,31 @@ pub const MIN_POINTS: usize = 4;
 pub const MAX_POINTS: usize = 1 << 32;
 
 /// Equally spaced points: point i lies at origin + (first + i)·step.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Axis {
     origin: f64,
     step: f64,
+    #[serde(skip)]
     inverse_step: f64,
     first: i64,
     points: usize,
+}
+
+restored_after_reading!(Axis);
+
+impl Restore for Axis {
+    fn restore(&mut self) -> Result<()> {
+        let far = self.first.unsigned_abs().max(self.points as u64);
+        if far > 1 << 52 {
+            let reason = format!("{far} steps from the origin is too far");
+            return Err(Error::Config { field: "grid".into(), reason });
+        }
+        finite("axis min", self.step.mul_add(self.first as f64, self.origin), 0)?;
+        let axis = Self::new(self.origin, self.step, self.points)?;
+        *self = Self { first: self.first, ..axis };
+        Ok(())
+    }
 }
 
 impl Axis {
@@ -155,12 +175,27 @@ impl Axis {
 }
 
 /// The product of one to four axes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Axis>", into = "Vec<Axis>")]
 pub struct Grid {
     axes: Vec<Axis>,
     strides: Vec<usize>,
     /// Where the 4^{d−1} rows of four neighbouring points begin, from the first of the 4^d points.
     row_offsets: Vec<usize>,
+}
+
+impl From<Grid> for Vec<Axis> {
+    fn from(grid: Grid) -> Self {
+        grid.axes
+    }
+}
+
+impl TryFrom<Vec<Axis>> for Grid {
+    type Error = Error;
+
+    fn try_from(axes: Vec<Axis>) -> Result<Self> {
+        Self::new(axes)
+    }
 }
 
 impl Grid {
@@ -235,7 +270,8 @@ impl Grid {
 }
 
 /// Several grids side by side: the inducing points of f(x) = Σ_j f_j(h_j). One grid is the usual case.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Grid>", into = "Vec<Grid>")]
 pub struct Lattice {
     grids: Vec<Grid>,
     offsets: Vec<usize>,
@@ -256,6 +292,20 @@ impl Growth {
 impl From<Grid> for Lattice {
     fn from(grid: Grid) -> Self {
         Self::from_grids(vec![grid])
+    }
+}
+
+impl From<Lattice> for Vec<Grid> {
+    fn from(lattice: Lattice) -> Self {
+        lattice.grids
+    }
+}
+
+impl TryFrom<Vec<Grid>> for Lattice {
+    type Error = Error;
+
+    fn try_from(grids: Vec<Grid>) -> Result<Self> {
+        Self::new(grids)
     }
 }
 

@@ -42,6 +42,7 @@
 
 mod error;
 mod pool;
+mod saved;
 mod simd;
 
 pub mod feature;

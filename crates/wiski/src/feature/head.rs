@@ -12,9 +12,13 @@
 //! a [`Normaliser`]; each row then costs O(kD) forward and backward. The deviation v − μ is formed before the
 //! product, since P v − Pμ would lose digits where the inputs lie far from zero.
 
+use std::mem::take;
+
 use crate::error::{Error, Result, length, positive};
+use serde::{Deserialize, Serialize};
 
 use super::{Moments, check_entry, check_finite};
+use crate::saved::{Restore, restored_after_reading};
 use crate::simd::dot;
 
 /// Added to every batch variance: ε = 10⁻⁵, as in the paper's code. It is an absolute number, so inputs are
@@ -22,7 +26,7 @@ use crate::simd::dot;
 pub const EPSILON: f64 = 1e-5;
 
 /// What follows the product P v.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Scaling {
     /// Nothing: h = P v.
     Plain,
@@ -33,11 +37,24 @@ pub enum Scaling {
 }
 
 /// Batch statistics that have become constants: z_j = (p_j·v − mean_j)/std_j.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Frozen {
+    #[serde(with = "crate::saved::floats")]
     centre: Vec<f64>,
+    #[serde(with = "crate::saved::floats")]
     mean: Vec<f64>,
+    #[serde(with = "crate::saved::floats")]
     std: Vec<f64>,
+}
+
+restored_after_reading!(Frozen);
+
+impl Restore for Frozen {
+    fn restore(&mut self) -> Result<()> {
+        *self = Self::new(take(&mut self.centre), take(&mut self.mean), take(&mut self.std))?;
+        Ok(())
+    }
 }
 
 impl Frozen {

@@ -30,17 +30,32 @@
 //! ```
 
 use crate::error::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::saved::{Restore, restored_after_reading};
 
 use super::head::{Normaliser, Pass, Scaling};
 use super::{Moments, Projection, Tape};
 
 /// A linear projection, with batch-norm and tanh unless built by [`plain`](Self::plain).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Linear {
     inputs: usize,
     outputs: usize,
+    #[serde(with = "crate::saved::floats")]
     weights: Vec<f64>,
     scaling: Scaling,
+}
+
+restored_after_reading!(Linear);
+
+impl Restore for Linear {
+    fn restore(&mut self) -> Result<()> {
+        let projection = Projection::new(self.outputs, self.inputs, std::mem::take(&mut self.weights))?;
+        *self = Self::with_scaling(projection, self.scaling.clone())?;
+        Ok(())
+    }
 }
 
 impl Linear {

@@ -38,18 +38,20 @@
 //! ```
 
 use rand::{Rng, RngExt};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, finite, length, positive};
 
 use super::head::{Normaliser, Pass, Scaling};
 use super::{Moments, Tape, check_finite};
+use crate::saved::{Restore, restored_after_reading};
 use crate::simd::dot;
 
 /// How much of the weight of earlier rows survives each new one unless told otherwise.
 pub const RETENTION: f64 = 0.999;
 
 /// The nonlinearity of the hidden layers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Activation {
     /// max(0, t), with derivative 0 at 0.
     Relu,
@@ -75,15 +77,33 @@ impl Activation {
 }
 
 /// Hidden layers of any number and width, then batch-norm and tanh. See the [module](self).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Mlp {
     /// [D, w_1, …, w_L]
     widths: Vec<usize>,
     outputs: usize,
     activation: Activation,
     retention: f64,
+    #[serde(with = "crate::saved::floats")]
     parameters: Vec<f64>,
     scaling: Scaling,
+}
+
+restored_after_reading!(Mlp);
+
+impl Restore for Mlp {
+    fn restore(&mut self) -> Result<()> {
+        let parameters = std::mem::take(&mut self.parameters);
+        let (&inputs, hidden) = self.widths.split_first().ok_or_else(|| Error::Config {
+            field: "layer width".into(),
+            reason: "at least one is needed".into(),
+        })?;
+        let new = Self::from_parameters(inputs, hidden, self.outputs, self.activation, parameters)?;
+        self.scaling.check(new.last_width(), self.outputs)?;
+        *self = Self { scaling: self.scaling.clone(), ..new.with_retention(self.retention)? };
+        Ok(())
+    }
 }
 
 impl Mlp {

@@ -54,9 +54,10 @@ pub use projection::Projection;
 pub use tape::Tape;
 
 use crate::error::{Error, Result, finite, length};
+use serde::{Deserialize, Serialize};
 
 /// h = x.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     dim: usize,
 }
@@ -69,7 +70,7 @@ impl Identity {
 }
 
 /// A map from rows to features. The [module](self) tells how it is used.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FeatureMap {
     /// h = x.
     Identity(Identity),

@@ -38,24 +38,41 @@
 //! ```
 
 use crate::error::{Error, Result, length, positive};
+use serde::{Deserialize, Serialize};
 
 use super::{check_entry, check_finite};
+use crate::saved::{Restore, restored_after_reading};
 use crate::simd::dot;
 
 /// Relative excess of a forgotten row's share of the scatter that still passes as rounding.
 const FORGET_SLACK: f64 = 1e-6;
 
 /// Weight, mean and scatter of the rows seen so far. See the [module](self) for formulas and costs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Moments {
     rows: u64,
     weight: f64,
     /// The mean, rounded.
+    #[serde(with = "crate::saved::floats")]
     mean: Vec<f64>,
     /// What rounding took from `mean`; at most half a unit in its last place.
+    #[serde(with = "crate::saved::floats")]
     tail: Vec<f64>,
     /// Σ, D×D row-major, exactly symmetric.
+    #[serde(with = "crate::saved::floats")]
     scatter: Vec<f64>,
+}
+
+restored_after_reading!(Moments);
+
+impl Restore for Moments {
+    fn restore(&mut self) -> Result<()> {
+        length("tail of the mean", self.dim(), self.tail.len())?;
+        length("scatter", self.dim() * self.dim(), self.scatter.len())?;
+        check_finite("mean", &self.mean)?;
+        check_finite("scatter", &self.scatter)
+    }
 }
 
 impl Moments {

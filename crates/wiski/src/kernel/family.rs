@@ -14,10 +14,11 @@
 //! Normalising the mixture's weights keeps κ(0) = 1, so that the variance of a kernel is its output scale
 //! alone. The overall size of the weights then has no effect and a gradient of exactly zero along it.
 
+use serde::{Deserialize, Serialize};
 use std::f64::consts::{PI, TAU};
 
 /// A one-dimensional stationary correlation family; see the module's table for the formulas.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Family {
     /// Radial basis function, also called squared exponential or Gaussian: infinitely smooth.

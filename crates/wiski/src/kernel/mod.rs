@@ -23,18 +23,21 @@
 
 mod family;
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Add, Mul};
 
 pub use family::Family;
 
 use crate::error::{Error, Result, length, positive};
+use crate::saved::{Restore, restored_after_reading};
 
 /// The largest number of axes of one grid: 4^d interpolation weights limit what is sensible.
 pub const MAX_DIM: usize = 4;
 
 /// A sum of scaled products of one-dimensional stationary correlations, with its parameters.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Kernel {
     dim: usize,
     parameters: Vec<Parameter>,
@@ -43,7 +46,7 @@ pub struct Kernel {
 }
 
 /// One positive hyperparameter.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Parameter {
     /// Which base kernel of the expression it belongs to.
     base: usize,
@@ -52,16 +55,41 @@ struct Parameter {
 }
 
 /// s Π_k Π_f κ_f(τ_k): indices point into the kernel's parameters, so that terms may share them.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Term {
     scales: Vec<usize>,
     axes: Vec<Vec<Factor>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Factor {
     family: Family,
     first: usize,
+}
+
+restored_after_reading!(Kernel);
+
+impl Restore for Kernel {
+    fn restore(&mut self) -> Result<()> {
+        let refuse = |reason: &str| Err(Error::Config { field: "kernel".into(), reason: reason.into() });
+        if self.dim == 0 || self.dim > MAX_DIM || self.terms.is_empty() {
+            return refuse("a kernel has 1 to 4 axes and at least one term");
+        }
+        let count = self.parameters.len();
+        for term in &self.terms {
+            let factors = || term.axes.iter().flatten();
+            let fits = |f: &Factor| {
+                f.family.parameter_count() > 0 && f.first.saturating_add(f.family.parameter_count()) <= count
+            };
+            if term.axes.len() != self.dim || term.scales.is_empty() || !factors().all(fits) {
+                return refuse("a term does not fit the axes and parameters");
+            }
+            if term.scales.iter().any(|&i| i >= count) {
+                return refuse("a scale is not among the parameters");
+            }
+        }
+        self.parameters.iter().try_for_each(|p| positive(p.label.as_str(), p.value, 0))
+    }
 }
 
 impl Factor {

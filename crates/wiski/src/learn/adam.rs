@@ -26,13 +26,15 @@
 //! # Ok::<(), wiski::Error>(())
 //! ```
 
+use crate::saved::{Restore, restored_after_reading};
 use crate::{Error, Result, error};
+use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 use std::ops::Range;
 
 /// How the rates fall: from η at the first step to `end` after `steps` steps along half a cosine,
 /// η_t = end + (η − end)(1 + cos(π t/steps))/2 for t = 0, 1, …, and `end` from then on.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Annealing {
     /// The last rate, the same for all groups.
     pub end: f64,
@@ -41,7 +43,8 @@ pub struct Annealing {
 }
 
 /// The state of Adam.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Adam {
     /// The end of each group of coordinates, and its rate.
     groups: Vec<(usize, f64)>,
@@ -49,12 +52,28 @@ pub struct Adam {
     beta1: f64,
     beta2: f64,
     epsilon: f64,
+    #[serde(with = "crate::saved::floats")]
     m: Vec<f64>,
+    #[serde(with = "crate::saved::floats")]
     v: Vec<f64>,
     /// β₁ᵗ and β₂ᵗ.
     power1: f64,
     power2: f64,
     steps: usize,
+}
+
+restored_after_reading!(Adam);
+
+impl Restore for Adam {
+    fn restore(&mut self) -> Result<()> {
+        error::length("squares of the optimiser", self.m.len(), self.v.len())?;
+        let ends: Vec<usize> = self.groups.iter().map(|g| g.0).collect();
+        if !ends.is_sorted() || ends.last().copied().unwrap_or(0) != self.m.len() {
+            let reason = "the groups do not cover the coordinates".into();
+            return Err(Error::Config { field: "groups".into(), reason });
+        }
+        Ok(())
+    }
 }
 
 impl Adam {

@@ -16,7 +16,9 @@ use crate::evidence::Evidence;
 use crate::kernel::Kernel;
 use crate::pool::Pool;
 use crate::posterior::Posterior;
+use crate::saved::{Restore, restored_after_reading};
 use crate::stats::Stats;
+use serde::{Deserialize, Serialize};
 
 /// Everything the evidence depends on besides the data: a kernel for each grid and the noise variance σ².
 #[derive(Debug, Clone, PartialEq)]
@@ -51,7 +53,8 @@ impl Hyperparameters {
 }
 
 /// Which hyperparameters are learned, and how: transform, prior and range of each.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct HyperSpace {
     names: Vec<String>,
     transforms: Vec<Transform>,
@@ -60,7 +63,23 @@ pub struct HyperSpace {
     learn_noise: bool,
 }
 
+restored_after_reading!(HyperSpace);
+
+impl Restore for HyperSpace {
+    fn restore(&mut self) -> Result<()> {
+        for other in [self.transforms.len(), self.priors.len(), self.ranges.len()] {
+            length("hyperparameters", self.names.len(), other)?;
+        }
+        self.priors.iter().try_for_each(Hyperprior::validate)
+    }
+}
+
 impl HyperSpace {
+    /// Refuses to learn hyperparameters that are not those of this space.
+    pub(crate) fn check_fits(&self, hyper: &Hyperparameters) -> Result<()> {
+        length("hyperparameters", self.names.len(), hyper.named().len())
+    }
+
     /// All hyperparameters, by their logarithms, without priors, in ranges that suit inputs scaled to about
     /// [−1, 1] and targets of about unit variance.
     pub fn new(hyper: &Hyperparameters) -> Self {

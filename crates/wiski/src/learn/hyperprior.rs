@@ -25,10 +25,11 @@
 //! ```
 
 use crate::{Error, Result, error};
+use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
 /// A density for one parameter.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Hyperprior {
     /// No preference.
     Flat,

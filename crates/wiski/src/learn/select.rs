@@ -8,6 +8,7 @@
 
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
 
 use super::{HyperSpace, Hyperparameters, LbfgsB, Rows, WarmUp, WarmUpTraining};
 use crate::error::Result;
@@ -19,7 +20,7 @@ const FEWEST_ROWS: usize = 30;
 const FOLDS: usize = 3;
 
 /// Where a projection starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Start {
     /// The candidate with the best held-out density, trained for as long as that improves.
     #[default]
@@ -55,7 +56,7 @@ pub struct ProjectionSearch {
 }
 
 /// What was chosen, and why.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// The start that was taken.
     pub start: Start,

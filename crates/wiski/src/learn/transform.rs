@@ -22,9 +22,10 @@
 //! ```
 
 use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
 
 /// A map from an unconstrained number to a parameter.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Transform {
     /// The number itself.
     Identity,

@@ -6,22 +6,39 @@
 //! posterior of all rows, chained with the map's own backward pass. One evaluation costs O(p³ + n 16^d).
 
 use super::{Adam, Annealing, HyperSpace, Hyperparameters, LbfgsB};
-use crate::error::Result;
+use crate::error::{Result, length};
 use crate::feature::{FeatureMap, Moments, Normaliser, Tape};
 use crate::grid::Lattice;
 use crate::pool::Pool;
 use crate::posterior::{Posterior, Prediction};
+use crate::saved::{Restore, restored_after_reading};
 use crate::stats::Stats;
+use serde::{Deserialize, Serialize};
 
 /// Rows in memory: inputs row after row, targets and, where known, relative noise.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Rows {
     /// The inputs, row after row.
+    #[serde(with = "crate::saved::floats")]
     pub x: Vec<f64>,
     /// The targets.
+    #[serde(with = "crate::saved::floats")]
     pub y: Vec<f64>,
     /// The relative noise variances; 1 for plain data.
+    #[serde(with = "crate::saved::floats")]
     pub noise: Vec<f64>,
+}
+
+restored_after_reading!(Rows);
+
+impl Restore for Rows {
+    fn restore(&mut self) -> Result<()> {
+        length("noise", self.y.len(), self.noise.len())?;
+        let whole =
+            if self.y.is_empty() { self.x.is_empty() } else { self.x.len().is_multiple_of(self.y.len()) };
+        if whole { Ok(()) } else { length("x", self.y.len(), self.x.len()) }
+    }
 }
 
 impl Rows {
@@ -54,7 +71,7 @@ impl Rows {
 }
 
 /// How long and how fast features and hyperparameters are learned together.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct WarmUpTraining {
     /// The number of full-batch Adam steps.
     pub epochs: usize,

@@ -5,9 +5,10 @@ use crate::grid::{Grid, Lattice};
 use crate::kernel::{Family, Kernel};
 use crate::model::Wiski;
 use crate::stats::Stats;
+use serde::{Deserialize, Serialize};
 
 /// What to do with a point that the grid does not cover.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum OffGrid {
     /// Refuse it with an error that names the axis and its range.
     #[default]
@@ -19,9 +20,11 @@ pub enum OffGrid {
 }
 
 /// Collects the settings of a [`Wiski`] model; [`WiskiBuilder::build`] checks them.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WiskiBuilder {
+    #[serde(skip)]
     grids: Vec<Grid>,
+    #[serde(skip)]
     kernels: Vec<Kernel>,
     pub(super) noise: f64,
     pub(super) off_grid: OffGrid,

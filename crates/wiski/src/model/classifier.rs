@@ -5,6 +5,7 @@
 //! noise (see [`crate::likelihood`]), in constant time and memory. Probabilities are the softmax averaged over
 //! the latent values.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use super::encoder::{Encoder, FixedEncoder};
@@ -18,6 +19,7 @@ use crate::error::{Error, Result, finite, length};
 use crate::learn::Choice;
 use crate::likelihood::Softmax;
 use crate::posterior::{Prediction, Predictor};
+use crate::saved::{Restore, restored_after_reading};
 
 /// What a classifier says about a row. Classes stand in the order of [`OnlineClassifier::classes`].
 #[derive(Debug, Clone, PartialEq)]
@@ -76,16 +78,43 @@ impl ClassPrediction {
 /// assert!(model.observe(&[1.0], "medium").is_err());
 /// # Ok::<(), wiski::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct OnlineClassifier {
     settings: Settings,
     input_dim: usize,
     labels: Labels,
     warm_up: LabelledRows,
     running: Option<Box<Processes>>,
+    #[serde(skip, default = "no_classes")]
     softmax: Arc<Softmax>,
     metrics: PrequentialClasses,
+    #[serde(skip)]
     published: Published<ClassSnapshot>,
+}
+
+restored_after_reading!(OnlineClassifier);
+
+fn no_classes() -> Arc<Softmax> {
+    Arc::new(Softmax::new(0))
+}
+
+impl Restore for OnlineClassifier {
+    fn restore(&mut self) -> Result<()> {
+        self.settings.check(self.input_dim)?;
+        let count = self.classes().len();
+        length("warm-up rows", self.warm_up.classes.len() * self.input_dim, self.warm_up.x.len())?;
+        if self.warm_up.classes.iter().any(|&c| c >= count) {
+            return Err(Error::Config { field: "classes".into(), reason: "a row has no class".into() });
+        }
+        if let Some(running) = &self.running {
+            length("columns", self.input_dim, running.encoder.map().input_dim())?;
+            length("classes", count, running.class_count())?;
+        }
+        self.softmax = Arc::new(Softmax::new(count));
+        self.publish();
+        Ok(())
+    }
 }
 
 impl OnlineClassifier {

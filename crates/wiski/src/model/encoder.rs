@@ -4,14 +4,38 @@
 use crate::error::{Error, Result, finite, length};
 use crate::feature::{FeatureMap, Moments, Normaliser, Tape};
 use crate::learn::Adam;
+use crate::saved::{Restore, restored_after_reading};
+use serde::{Deserialize, Serialize};
 
 /// x → (x − shift)·factor, column by column.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct ColumnScaling {
     /// What is subtracted from each column.
     pub shift: Vec<f64>,
     /// What each column is multiplied with.
     pub factor: Vec<f64>,
+}
+
+restored_after_reading!(ColumnScaling, Encoder);
+
+impl Restore for ColumnScaling {
+    fn restore(&mut self) -> Result<()> {
+        length("factors of the columns", self.shift.len(), self.factor.len())
+    }
+}
+
+impl Restore for Encoder {
+    fn restore(&mut self) -> Result<()> {
+        length("columns of the feature map", self.scaling.shift.len(), self.map.input_dim())?;
+        length("moments", self.map.new_moments().dim(), self.moments.dim())?;
+        let parameters = self.map.parameters().len();
+        if let Some(adam) = &self.adam {
+            length("coordinates of the optimiser", parameters, adam.dim())?;
+        }
+        (self.h, self.gradient) = (vec![0.0; self.map.output_dim()], vec![0.0; parameters]);
+        Ok(())
+    }
 }
 
 impl ColumnScaling {
@@ -68,17 +92,23 @@ impl FixedEncoder {
 }
 
 /// Column scaling and feature map, with the running moments the map needs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Encoder {
     scaling: ColumnScaling,
     map: FeatureMap,
     moments: Moments,
     /// Present while the map is learned.
     adam: Option<Adam>,
+    #[serde(skip)]
     normaliser: Normaliser,
+    #[serde(skip)]
     tape: Tape,
+    #[serde(skip)]
     row: Vec<f64>,
+    #[serde(skip)]
     h: Vec<f64>,
+    #[serde(skip)]
     gradient: Vec<f64>,
 }
 

@@ -3,9 +3,11 @@
 //! Labels are strings; inside a classifier a class is its number in the list.
 
 use crate::error::{Error, Result};
+use crate::saved::{Restore, restored_after_reading};
+use serde::{Deserialize, Serialize};
 
 /// What to do with a label that is not among the known classes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Unseen {
     /// Refuse the row with an error that names the label and the known ones.
     #[default]
@@ -44,11 +46,21 @@ impl Classes {
 }
 
 /// The labels known at the moment.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub(super) struct Labels {
     names: Vec<String>,
     discover: bool,
     unseen: Unseen,
+}
+
+restored_after_reading!(Labels);
+
+impl Restore for Labels {
+    fn restore(&mut self) -> Result<()> {
+        let labels = if self.discover { None } else { Some(self.names.clone()) };
+        Self::new(Classes { labels, unseen: self.unseen }).map(|_| ())
+    }
 }
 
 impl Labels {

@@ -1,12 +1,13 @@
 //! Running figures of a stream: how good were the predictions made before each target was seen?
 
 use crate::posterior::Prediction;
+use serde::{Deserialize, Serialize};
 
 /// Half the width of a 95 % interval, in standard deviations.
 pub const Z95: f64 = 1.959_963_984_540_054;
 
 /// Prequential figures: every prediction was made before its target was learned.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Prequential {
     rows: f64,
     squared: f64,
@@ -48,7 +49,7 @@ impl Prequential {
 ///
 /// A row whose class was not known at the time counts as wrong; it has no log-loss, as its class had no
 /// probability.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct PrequentialClasses {
     rows: f64,
     correct: f64,
@@ -93,7 +94,7 @@ impl PrequentialClasses {
 /// assert!((0..1000).all(|i| !detector.record(if i % 2 == 0 { 1.0 } else { -1.0 })));
 /// assert!((0..100).any(|_| detector.record(4.0)));
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DriftDetector {
     /// By how much the mean of squared residuals may exceed one without being drift.
     pub slack: f64,

@@ -11,23 +11,26 @@ use super::encoder::Encoder;
 use super::settings::{Features, Schedule, Settings};
 use super::stream::{self, Fading};
 use super::{OffGrid, OnlineGp, Outcome, Wiski};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, length};
 use crate::feature::{FeatureMap, Identity, Moments};
 use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, Rows};
 use crate::likelihood::{ClassTarget, Dirichlet};
 use crate::posterior::{Prediction, Predictor};
+use crate::saved::{Restore, restored_after_reading};
 use crate::stats::Stats;
+use serde::{Deserialize, Serialize};
 
 /// Warm-up rows with the number of their class.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct LabelledRows {
+    #[serde(with = "crate::saved::floats")]
     pub(super) x: Vec<f64>,
     pub(super) classes: Vec<usize>,
 }
 
 /// One class: its process, and for one step per observation the optimiser with the gradient at the present
 /// posterior.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Process {
     model: Wiski,
     every_step: Option<(Adam, Vec<f64>)>,
@@ -75,11 +78,13 @@ impl Process {
 }
 
 /// Encoder and processes: what exists after the warm-up.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub(super) struct Processes {
     pub(super) encoder: Encoder,
     classes: Vec<Process>,
     space: HyperSpace,
+    #[serde(skip, default = "undecided")]
     likelihood: Dirichlet,
     /// The statistics of a class that no row belonged to.
     never: Option<Stats>,
@@ -87,6 +92,37 @@ pub(super) struct Processes {
     rows_since_refit: f64,
     refits: usize,
     fading: Fading,
+}
+
+restored_after_reading!(Processes);
+
+/// The likelihood follows from the number of classes.
+fn undecided() -> Dirichlet {
+    Dirichlet::new(1)
+}
+
+impl Restore for Processes {
+    fn restore(&mut self) -> Result<()> {
+        if self.classes.is_empty() {
+            return Err(Error::Config { field: "classes".into(), reason: "there are none".into() });
+        }
+        self.likelihood = Dirichlet::new(self.classes.len());
+        let lattice = self.classes[0].model.stats().lattice();
+        length("coordinates", lattice.dim(), self.encoder.map().output_dim())?;
+        for process in &self.classes {
+            self.space.check_fits(&process.model.hyperparameters())?;
+            if let Some((adam, gradient)) = &process.every_step {
+                length("coordinates of the optimiser", self.space.dim(), adam.dim())?;
+                length("gradient", self.space.dim(), gradient.len())?;
+            }
+        }
+        let own = self.classes.iter().map(|p| p.model.stats()).chain(&self.never);
+        if own.into_iter().any(|stats| stats.lattice() != lattice) {
+            let reason = "the classes live on different grids".into();
+            return Err(Error::Config { field: "classes".into(), reason });
+        }
+        Ok(())
+    }
 }
 
 impl Processes {
@@ -194,6 +230,10 @@ impl Processes {
 
     pub(super) fn count(&self) -> f64 {
         self.classes[0].model.count()
+    }
+
+    pub(super) fn class_count(&self) -> usize {
+        self.classes.len()
     }
 
     pub(super) fn refits(&self) -> usize {

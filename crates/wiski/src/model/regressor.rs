@@ -10,6 +10,7 @@
 //!    hyperparameters move and the posterior follows;
 //! 4. from time to time the targets' scale is brought up to date and the hyperparameters are refitted.
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use super::encoder::{Encoder, FixedEncoder};
@@ -20,9 +21,10 @@ use super::{OnlineGp, Outcome, Wiski};
 use crate::error::{Error, Result, finite, length, positive};
 use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, Rows};
 use crate::posterior::{Prediction, PredictionGradient, Predictor};
+use crate::saved::{Restore, restored_after_reading};
 
 /// A running mean and variance of targets.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct TargetMoments {
     weight: f64,
     mean: f64,
@@ -44,7 +46,7 @@ impl TargetMoments {
 }
 
 /// y → (y − shift)/scale.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TargetScale {
     /// What is subtracted.
     pub shift: f64,
@@ -83,7 +85,8 @@ impl TargetScale {
 /// assert!((p.mean - (7.0 + 3.0 * (125f64 / 8.0).sin())).abs() < 0.05);
 /// # Ok::<(), wiski::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct OnlineRegressor {
     settings: Settings,
     input_dim: usize,
@@ -92,11 +95,13 @@ pub struct OnlineRegressor {
     running: Option<Box<Running>>,
     metrics: Prequential,
     drifts: u64,
+    #[serde(skip)]
     published: Published<Snapshot>,
 }
 
 /// What exists after the warm-up.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 struct Running {
     encoder: Encoder,
     model: Wiski,
@@ -109,8 +114,36 @@ struct Running {
     refits: usize,
     fading: Fading,
     /// Reused from row to row: the prediction with its gradient, and the way down for the features.
+    #[serde(skip)]
     gradient: PredictionGradient,
+    #[serde(skip)]
     downhill: Vec<f64>,
+}
+
+restored_after_reading!(OnlineRegressor, Running);
+
+impl Restore for OnlineRegressor {
+    fn restore(&mut self) -> Result<()> {
+        self.settings.check(self.input_dim)?;
+        length("warm-up rows", self.warm_up.len() * self.input_dim, self.warm_up.x.len())?;
+        if let Some(running) = &self.running {
+            length("columns", self.input_dim, running.encoder.map().input_dim())?;
+        }
+        self.publish();
+        Ok(())
+    }
+}
+
+impl Restore for Running {
+    fn restore(&mut self) -> Result<()> {
+        length("coordinates", self.model.input_dim(), self.encoder.map().output_dim())?;
+        self.space.check_fits(&self.model.hyperparameters())?;
+        if let Some((adam, gradient)) = &self.every_step {
+            length("coordinates of the optimiser", self.space.dim(), adam.dim())?;
+            length("gradient", self.space.dim(), gradient.len())?;
+        }
+        positive("scale of the targets", self.scale.scale, 0)
+    }
 }
 
 impl OnlineRegressor {

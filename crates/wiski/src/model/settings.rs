@@ -4,9 +4,10 @@ use crate::error::{Error, Result, length};
 use crate::kernel::{Family, Kernel, MAX_DIM};
 use crate::learn::{HyperSpace, Hyperparameters, Hyperprior, Start, WarmUpTraining};
 use crate::model::{DriftDetector, OffGrid};
+use serde::{Deserialize, Serialize};
 
 /// How rows become coordinates on the grid.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Features {
     /// The columns themselves, each scaled to about [−1, 1]: for one to four inputs.
     Identity,
@@ -25,7 +26,7 @@ pub enum Features {
 }
 
 /// How columns are scaled before the feature map.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum InputScaling {
     /// Not at all: rows come scaled to about [−1, 1].
     None,
@@ -36,7 +37,7 @@ pub enum InputScaling {
 }
 
 /// How targets are scaled inside the model. Predictions are always in the user's units.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TargetScaling {
     /// Not at all: targets come with mean about 0 and variance about 1.
     None,
@@ -45,7 +46,7 @@ pub enum TargetScaling {
 }
 
 /// What is known about the noise of observations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NoiseModel {
     /// One variance for all, learned.
     Learned,
@@ -54,7 +55,7 @@ pub enum NoiseModel {
 }
 
 /// When hyperparameters are learned.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Schedule {
     /// One Adam step for every observation, as in the paper.
     EveryStep {
@@ -72,7 +73,7 @@ pub enum Schedule {
 }
 
 /// The time after which an observation counts half.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum HalfLife {
     /// In rows.
     Rows(f64),
@@ -81,7 +82,7 @@ pub enum HalfLife {
 }
 
 /// All settings of an online model of raw rows.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// How rows become coordinates.
     pub features: Features,

@@ -1,6 +1,7 @@
 //! What online models of raw rows have in common: checks, scaling and features from warm-up rows, forgetting,
 //! schedules and the slot from which other threads read.
 
+use serde::{Deserialize, Serialize};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rand::SeedableRng;
@@ -146,7 +147,7 @@ pub(super) fn refit_due(schedule: Schedule, rows_since_refit: f64, count: f64) -
 }
 
 /// Exponential forgetting, in steps of one per cent.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Fading {
     /// The decay that old observations still have to undergo, as a power of two.
     pending_halvings: f64,

@@ -1,6 +1,9 @@
 //! The online Gaussian process on a grid: statistics that data touches, a posterior computed from them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{OffGrid, OnlineGp, Outcome, WiskiBuilder};
 use crate::error::{Error, Result, finite, length, positive};
@@ -8,7 +11,9 @@ use crate::evidence::{self, Evidence};
 use crate::kernel::Kernel;
 use crate::learn::{HyperSpace, Hyperparameters, LbfgsB, Minimum};
 use crate::pool::Pool;
-use crate::posterior::{FunctionSample, Posterior, Prediction, PredictionGradient, Predictor, Workspace};
+use crate::posterior::{
+    FunctionSample, Posterior, Prediction, PredictionGradient, Predictor, SavedPosterior, Workspace,
+};
 use crate::prior::Prior;
 use crate::stats::{Gram, Stats};
 
@@ -46,7 +51,57 @@ pub struct Wiski {
     refactorizations: usize,
 }
 
+/// A model as it stands in a file.
+#[derive(Serialize, Deserialize)]
+struct SavedWiski<'a> {
+    settings: Cow<'a, WiskiBuilder>,
+    kernels: Cow<'a, [Kernel]>,
+    stats: Cow<'a, Stats>,
+    posterior: SavedPosterior,
+    updates_since_check: usize,
+    refactorizations: usize,
+}
+
+impl Serialize for Wiski {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let saved = SavedWiski {
+            settings: Cow::Borrowed(&self.settings),
+            kernels: Cow::Borrowed(&self.kernels),
+            stats: Cow::Borrowed(&self.stats),
+            posterior: self.posterior.saved(),
+            updates_since_check: self.updates_since_check,
+            refactorizations: self.refactorizations,
+        };
+        saved.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Wiski {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        Self::from_saved(SavedWiski::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
 impl Wiski {
+    fn from_saved(saved: SavedWiski) -> Result<Self> {
+        let settings = saved.settings.into_owned();
+        positive("noise", settings.noise, 0)?;
+        positive("drift tolerance", settings.drift_tolerance, 0)?;
+        let (kernels, stats) = (saved.kernels.into_owned(), saved.stats.into_owned());
+        let prior = Arc::new(Prior::new(stats.lattice(), &kernels, settings.rank_tolerance)?);
+        let posterior = Posterior::from_saved(saved.posterior, prior)?;
+        Ok(Self {
+            settings,
+            kernels,
+            stats,
+            posterior,
+            workspace: Workspace::default(),
+            pool: Pool::default(),
+            updates_since_check: saved.updates_since_check,
+            refactorizations: saved.refactorizations,
+        })
+    }
+
     /// Starts a configuration.
     pub fn builder() -> WiskiBuilder {
         WiskiBuilder::default()

@@ -16,7 +16,7 @@ use faer::linalg::cholesky::llt::factor::{cholesky_in_place, cholesky_in_place_s
 use faer::linalg::triangular_inverse::invert_lower_triangular;
 use faer::{MatMut, MatRef, Par};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, length};
 use crate::pool::Pool;
 use crate::simd::{combine_rows, dot, dot_rows, dot_rows_and_deflate, padded};
 
@@ -54,6 +54,22 @@ impl Factor {
         invert_lower_triangular(inverse, MatRef::from_column_major_slice(&s, p, p), Par::Seq);
         pool.give(s);
         Ok((Self { size: p, stride, rows }, log_det))
+    }
+
+    /// F without padding, row after row.
+    pub(crate) fn compact(&self) -> Vec<f64> {
+        self.rows.chunks_exact(self.stride.max(1)).flat_map(|row| &row[..self.size]).copied().collect()
+    }
+
+    /// The factor with the given rows of p entries.
+    pub(crate) fn from_compact(p: usize, compact: &[f64]) -> Result<Self> {
+        length("factor of the posterior", p * p, compact.len())?;
+        let stride = padded(p);
+        let mut rows = vec![0.0; p * stride];
+        for (row, from) in rows.chunks_exact_mut(stride.max(1)).zip(compact.chunks_exact(p.max(1))) {
+            row[..p].copy_from_slice(from);
+        }
+        Ok(Self { size: p, stride, rows })
     }
 
     /// Gives the memory back.

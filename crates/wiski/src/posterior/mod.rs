@@ -17,6 +17,7 @@
 mod factor;
 mod predictor;
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use rand::RngExt;
@@ -125,7 +126,34 @@ pub struct Posterior {
     log_det: f64,
 }
 
+/// A posterior as it stands in a file, without the prior, which follows from grids and kernels.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SavedPosterior {
+    noise: f64,
+    #[serde(with = "crate::saved::floats")]
+    factor: Vec<f64>,
+    #[serde(with = "crate::saved::floats")]
+    mean: Vec<f64>,
+    log_det: f64,
+}
+
 impl Posterior {
+    /// What a file holds of this posterior: F and z̄ to the last bit, so that learning goes on as if it had
+    /// never been interrupted.
+    pub(crate) fn saved(&self) -> SavedPosterior {
+        let Self { noise, ref factor, ref mean, log_det, .. } = *self;
+        SavedPosterior { noise, factor: factor.compact(), mean: mean.clone(), log_det }
+    }
+
+    /// The posterior that a file describes.
+    pub(crate) fn from_saved(saved: SavedPosterior, prior: Arc<Prior>) -> Result<Self> {
+        let SavedPosterior { noise, factor, mean, log_det } = saved;
+        positive("noise", noise, 0)?;
+        length("mean of the posterior", prior.rank(), mean.len())?;
+        let factor = Factor::from_compact(prior.rank(), &factor)?;
+        Ok(Self { prior, noise, factor, mean, log_det })
+    }
+
     /// The posterior given the statistics, for noise variance σ². O(p³) plus the contraction of A.
     pub fn new(prior: Arc<Prior>, stats: &Stats, noise: f64) -> Result<Self> {
         Self::with_pool(prior, stats, noise, &mut Pool::default())

@@ -29,10 +29,12 @@ use crate::grid::{Growth, Lattice};
 use crate::interp::Weights;
 use crate::pool::Pool;
 use crate::prior::Prior;
+use crate::saved::floats;
 use crate::structure::{BlockMatrix, Symmetric};
+use serde::{Deserialize, Serialize};
 
 /// How A = WᵀD⁻¹W is kept.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub enum Gram {
     /// Exactly, as a stencil (or dense for small grids): the default.
@@ -42,16 +44,54 @@ pub enum Gram {
 }
 
 /// The sufficient statistics of a stream of observations over one or several grids.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "SavedStats")]
 pub struct Stats {
     lattice: Lattice,
     gram: Gram,
+    #[serde(with = "crate::saved::floats")]
     b: Vec<f64>,
     c: f64,
     log_noise: f64,
     count: f64,
     /// Reused between calls, so that observing does not allocate.
+    #[serde(skip)]
     weights: Scratch,
+}
+
+/// Statistics as they stand in a file.
+#[derive(Deserialize)]
+struct SavedStats {
+    lattice: Lattice,
+    gram: SavedGram,
+    #[serde(with = "crate::saved::floats")]
+    b: Vec<f64>,
+    c: f64,
+    log_noise: f64,
+    count: f64,
+}
+
+#[derive(Deserialize)]
+enum SavedGram {
+    Exact(Vec<floats::Read>),
+    LowRank(LowRankRoot),
+}
+
+impl TryFrom<SavedStats> for Stats {
+    type Error = Error;
+
+    fn try_from(saved: SavedStats) -> Result<Self> {
+        let SavedStats { lattice, gram, b, c, log_noise, count } = saved;
+        length("b", lattice.len(), b.len())?;
+        let gram = match gram {
+            SavedGram::Exact(parts) => Gram::Exact(BlockMatrix::from_parts(&lattice, &parts)?),
+            SavedGram::LowRank(root) => {
+                length("root", lattice.len(), root.points())?;
+                Gram::LowRank(root)
+            }
+        };
+        Ok(Self { lattice, gram, b, c, log_noise, count, weights: Scratch::default() })
+    }
 }
 
 /// A buffer that never takes part in comparisons.

@@ -17,29 +17,53 @@
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
+use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, length};
+use crate::saved::{Restore, restored_after_reading};
 
 /// Relative size of the part outside the range of L from which on it counts as a new direction. A direction
 /// of relative size ρ is resolved with error eps/ρ, and neglecting it errs by ρ: √eps balances the two.
 const NEW_DIRECTION: f64 = 1.5e-8;
 
 /// A ≈ L Lᵀ with at most r columns.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct LowRankRoot {
     points: usize,
     limit: usize,
     /// Column k of L and of J at `[k * points..]`.
+    #[serde(with = "crate::saved::floats")]
     l: Vec<f64>,
+    #[serde(with = "crate::saved::floats")]
     j: Vec<f64>,
     lost: f64,
     total: f64,
+}
+
+restored_after_reading!(LowRankRoot);
+
+impl Restore for LowRankRoot {
+    fn restore(&mut self) -> Result<()> {
+        length("J of the root", self.l.len(), self.j.len())?;
+        let whole = self.points > 0 && self.l.len().is_multiple_of(self.points);
+        if !whole || self.limit == 0 || self.rank() > self.limit {
+            let reason = "the root of the statistics has the wrong size".into();
+            return Err(Error::Config { field: "root".into(), reason });
+        }
+        Ok(())
+    }
 }
 
 impl LowRankRoot {
     /// The root of the zero matrix over `points` grid points, of rank at most `limit`.
     pub fn new(points: usize, limit: usize) -> Self {
         Self { points, limit, l: Vec::new(), j: Vec::new(), lost: 0.0, total: 0.0 }
+    }
+
+    /// The number of grid points.
+    pub(super) fn points(&self) -> usize {
+        self.points
     }
 
     /// The rank reached so far.

@@ -7,8 +7,10 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 
 use super::{DenseMatrix, StencilMatrix, Symmetric};
+use crate::error::{Result, length};
 use crate::grid::{Grid, Lattice};
 use crate::interp::Weights;
+use crate::saved::floats;
 use crate::simd::dot;
 
 /// The matrix of one block.
@@ -90,6 +92,13 @@ pub struct BlockMatrix {
     cross: Vec<Cross>,
 }
 
+impl serde::Serialize for BlockMatrix {
+    /// The entries of the diagonal blocks in order, then those of the blocks between them.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.parts().map(floats::Written))
+    }
+}
+
 impl BlockMatrix {
     /// The zero matrix over the points of `lattice`.
     pub fn zeros(lattice: &Lattice) -> Self {
@@ -106,6 +115,23 @@ impl BlockMatrix {
         }
         let diagonal = grids.iter().map(GridMatrix::zeros).collect();
         Self { offsets: lattice.offsets().to_vec(), size: lattice.len(), diagonal, cross }
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &[f64]> {
+        self.diagonal.iter().map(GridMatrix::data).chain(self.cross.iter().map(|c| c.data.as_slice()))
+    }
+
+    /// The matrix with the entries that [`Serialize`](serde::Serialize) wrote.
+    pub(crate) fn from_parts(lattice: &Lattice, parts: &[floats::Read]) -> Result<Self> {
+        let mut matrix = Self::zeros(lattice);
+        length("blocks", matrix.parts().count(), parts.len())?;
+        for (own, part) in matrix.parts().zip(parts) {
+            length("block", own.len(), part.0.len())?;
+        }
+        let blocks = matrix.diagonal.iter_mut().map(GridMatrix::data_mut);
+        let blocks = blocks.chain(matrix.cross.iter_mut().map(|c| c.data.as_mut_slice()));
+        blocks.zip(parts).for_each(|(own, part)| own.copy_from_slice(&part.0));
+        Ok(matrix)
     }
 
     pub(crate) fn diagonal(&self) -> &[GridMatrix] {
