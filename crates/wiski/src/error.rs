@@ -123,6 +123,15 @@ pub enum Error {
         reason: &'static str,
     },
 
+    /// A file cannot be written, read or understood.
+    #[error("{path}: {reason}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+
     /// An iterative method stopped before it reached its goal.
     #[error("{method} did not converge in {iterations} iterations: relative residual {residual:.3e}")]
     NoConvergence {

@@ -83,6 +83,7 @@ pub enum HalfLife {
 
 /// All settings of an online model of raw rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Settings {
     /// How rows become coordinates.
     pub features: Features,

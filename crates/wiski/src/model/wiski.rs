@@ -21,6 +21,10 @@ use crate::stats::{Gram, Stats};
 /// much as five updates.
 const CHECK_EVERY: usize = 1024;
 
+/// A saved posterior whose relative error is below this lives in the coordinates of the prior computed on
+/// loading; in other coordinates the error would be of order one.
+const SAME_COORDINATES: f64 = 1e-6;
+
 /// An exact online Gaussian process on a grid, in constant time and memory per observation.
 ///
 /// ```
@@ -89,13 +93,22 @@ impl Wiski {
         positive("drift tolerance", settings.drift_tolerance, 0)?;
         let (kernels, stats) = (saved.kernels.into_owned(), saved.stats.into_owned());
         let prior = Arc::new(Prior::new(stats.lattice(), &kernels, settings.rank_tolerance)?);
-        let posterior = Posterior::from_saved(saved.posterior, prior)?;
+        let mut workspace = Workspace::default();
+        // Another processor may find other eigenvectors for the same prior (a sign is enough), and then the
+        // saved coordinates mean something else. The statistics are the truth: where the two do not agree,
+        // the posterior is computed from them.
+        let restored = Posterior::from_saved(saved.posterior, prior.clone()).ok();
+        let posterior = match restored.filter(|p| p.drift(&stats, &mut workspace).is_within(SAME_COORDINATES))
+        {
+            Some(posterior) => posterior,
+            None => Posterior::new(prior, &stats, settings.noise)?,
+        };
         Ok(Self {
             settings,
             kernels,
             stats,
             posterior,
-            workspace: Workspace::default(),
+            workspace,
             pool: Pool::default(),
             updates_since_check: saved.updates_since_check,
             refactorizations: saved.refactorizations,
@@ -390,8 +403,7 @@ impl Wiski {
         }
         self.updates_since_check = 0;
         let drift = self.posterior.drift(&self.stats, &mut self.workspace);
-        let within = |error: f64| error <= self.settings.drift_tolerance;
-        if !(within(drift.mean) && within(drift.variance)) {
+        if !drift.is_within(self.settings.drift_tolerance) {
             self.refactorizations += 1;
             self.refactorize()?;
         }

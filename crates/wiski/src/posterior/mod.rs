@@ -116,6 +116,13 @@ pub struct Drift {
     pub variance: f64,
 }
 
+impl Drift {
+    /// Whether both errors are at most `tolerance` (not so for NaN).
+    pub fn is_within(&self, tolerance: f64) -> bool {
+        self.mean <= tolerance && self.variance <= tolerance
+    }
+}
+
 /// The posterior of all grid values in the p coordinates of the prior.
 #[derive(Debug, Clone)]
 pub struct Posterior {

@@ -1,0 +1,145 @@
+//! A model that survives: every row is logged before it is learned.
+//!
+//! A folder holds `model.wiski`, a snapshot that knows how many rows it has seen, and `journal.log`, the rows
+//! since. Compaction writes a new snapshot, then an empty journal; a crash between the two leaves a journal
+//! whose first rows the snapshot already knows, and they are skipped. A lock keeps a second process out.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+
+use super::file::{failed, load, save};
+use super::journal::{Journal, Sync};
+use super::{Answer, Row, Stored};
+use crate::error::{Error, Result};
+
+/// How a [`Durable`] model keeps its journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DurableOptions {
+    /// When rows are forced to the disk.
+    pub sync: Sync,
+    /// A journal with so many rows is compacted.
+    pub compact_after: u64,
+}
+
+impl Default for DurableOptions {
+    /// The disk is up to date to the second; after a crash at most 50,000 rows are learned anew, which takes
+    /// about a second.
+    fn default() -> Self {
+        Self { sync: Sync::Every(std::time::Duration::from_secs(1)), compact_after: 50_000 }
+    }
+}
+
+/// What was found on opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Recovered {
+    /// Rows that the snapshot had seen.
+    pub from_snapshot: u64,
+    /// Rows learned anew from the journal.
+    pub replayed: u64,
+    /// Rows of the journal that the model refused, as it had done before.
+    pub refused: u64,
+    /// Bytes of an incomplete last row, never acknowledged, that were dropped.
+    pub dropped_bytes: u64,
+}
+
+/// A model in a folder, with its journal.
+#[derive(Debug)]
+pub struct Durable {
+    stored: Stored,
+    journal: Journal,
+    folder: PathBuf,
+    options: DurableOptions,
+    _lock: File,
+}
+
+impl Durable {
+    /// Opens the model in `folder`, replaying its journal; where there is none yet, `fresh` makes it.
+    pub fn open(
+        folder: &Path,
+        options: DurableOptions,
+        fresh: impl FnOnce() -> Result<Stored>,
+    ) -> Result<(Self, Recovered)> {
+        fs::create_dir_all(folder).map_err(|e| failed(folder, &e))?;
+        let lock = lock(&folder.join("lock"))?;
+        let (snapshot, log) = (folder.join("model.wiski"), folder.join("journal.log"));
+        let mut recovered = Recovered::default();
+        let mut stored: Stored = if snapshot.exists() {
+            load(&snapshot)?
+        } else if log.exists() {
+            let reason = "a journal without the snapshot that it continues".into();
+            return Err(Error::File { path: folder.display().to_string(), reason });
+        } else {
+            let stored = fresh()?;
+            save(&snapshot, &stored)?;
+            stored
+        };
+        recovered.from_snapshot = stored.rows;
+        let width = stored.columns.inputs.len();
+        let journal = if log.exists() {
+            let (journal, replay) = Journal::open(&log, width, options.sync, |entry| {
+                if entry.number <= stored.rows {
+                    return Ok(());
+                }
+                if entry.number > stored.rows + 1 {
+                    let reason = format!("rows {} to {} are missing", stored.rows + 1, entry.number - 1);
+                    return Err(Error::File { path: log.display().to_string(), reason });
+                }
+                recovered.replayed += 1;
+                // What the model refused then it refuses now: the row was not learned.
+                recovered.refused += u64::from(stored.step(&entry.row()).is_err());
+                Ok(())
+            })?;
+            recovered.dropped_bytes = replay.dropped_bytes;
+            // A crash right after compaction may leave an older journal behind.
+            if journal.last() < stored.rows {
+                Journal::create(&log, width, stored.rows, options.sync)?
+            } else {
+                journal
+            }
+        } else {
+            Journal::create(&log, width, stored.rows, options.sync)?
+        };
+        Ok((Self { stored, journal, folder: folder.to_owned(), options, _lock: lock }, recovered))
+    }
+
+    /// The model with its columns.
+    pub fn stored(&self) -> &Stored {
+        &self.stored
+    }
+
+    /// For predictions, which may extend the grid; rows are learned by [`Durable::step`] only.
+    pub fn stored_mut(&mut self) -> &mut Stored {
+        &mut self.stored
+    }
+
+    /// Logs the row, then predicts and learns it. When this returns, the row is safe.
+    pub fn step(&mut self, row: &Row) -> Result<Option<Answer>> {
+        if self.journal.rows() >= self.options.compact_after {
+            self.compact()?;
+        }
+        self.journal.append(row)?;
+        self.stored.step(row)
+    }
+
+    /// Writes a snapshot and empties the journal.
+    pub fn compact(&mut self) -> Result<()> {
+        self.journal.sync()?;
+        save(&self.folder.join("model.wiski"), &self.stored)?;
+        let (log, width) = (self.folder.join("journal.log"), self.stored.columns.inputs.len());
+        self.journal = Journal::create(&log, width, self.stored.rows, self.options.sync)?;
+        Ok(())
+    }
+}
+
+fn lock(path: &Path) -> Result<File> {
+    let open = OpenOptions::new().create(true).truncate(false).write(true).open(path);
+    let file = open.map_err(|e| failed(path, &e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let reason = "another process is using this journal".into();
+            Err(Error::File { path: path.display().to_string(), reason })
+        }
+        Err(TryLockError::Error(error)) => Err(failed(path, &error)),
+    }
+}

@@ -1,0 +1,194 @@
+//! A model of named columns: what the command line and the bindings keep in a file, and the rows it learns.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result, length};
+use crate::model::{ClassPrediction, OnlineClassifier, OnlineRegressor};
+use crate::posterior::Prediction;
+use crate::saved::{Restore, restored_after_reading};
+
+/// The names of the columns of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Columns {
+    /// The inputs, in order.
+    pub inputs: Vec<String>,
+    /// What is predicted.
+    pub target: String,
+    /// The known noise variance of each row, if there is one.
+    pub noise: Option<String>,
+    /// The time of each row, if there is one.
+    pub time: Option<String>,
+}
+
+/// A model for numbers or for classes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Model {
+    /// Predicts numbers.
+    Regressor(Box<OnlineRegressor>),
+    /// Predicts classes.
+    Classifier(Box<OnlineClassifier>),
+}
+
+/// What a row says about its target.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Target<'a> {
+    /// Nothing: the row is predicted, not learned.
+    Missing,
+    /// A number.
+    Value(f64),
+    /// A class.
+    Label(&'a str),
+}
+
+/// One row of a stream.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Row<'a> {
+    /// The inputs.
+    pub x: &'a [f64],
+    /// The target.
+    pub target: Target<'a>,
+    /// The known noise variance.
+    pub variance: Option<f64>,
+    /// The time.
+    pub time: Option<f64>,
+}
+
+/// What was predicted for a row before it was learned.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// A number with its uncertainty.
+    Value(Prediction),
+    /// The probabilities of the classes.
+    Class(ClassPrediction),
+}
+
+impl Model {
+    /// The number of input columns.
+    pub fn input_dim(&self) -> usize {
+        match self {
+            Self::Regressor(model) => model.input_dim(),
+            Self::Classifier(model) => model.input_dim(),
+        }
+    }
+
+    /// The weight of the rows learned.
+    pub fn count(&self) -> f64 {
+        match self {
+            Self::Regressor(model) => model.count(),
+            Self::Classifier(model) => model.count(),
+        }
+    }
+
+    /// Whether the warm-up is over.
+    pub fn is_running(&self) -> bool {
+        match self {
+            Self::Regressor(model) => model.is_running(),
+            Self::Classifier(model) => model.is_running(),
+        }
+    }
+
+    /// Ends the warm-up with the rows seen so far.
+    pub fn finish_warm_up(&mut self) -> Result<()> {
+        match self {
+            Self::Regressor(model) => model.finish_warm_up(),
+            Self::Classifier(model) => model.finish_warm_up(),
+        }
+    }
+
+    /// Predicts the row, then learns it if it has a target. `None` during the warm-up.
+    pub fn step(&mut self, row: &Row) -> Result<Option<Answer>> {
+        match (self, row.target) {
+            (Self::Regressor(model), Target::Value(y)) => {
+                Ok(model.step_with(row.x, y, row.variance, row.time)?.map(Answer::Value))
+            }
+            (Self::Classifier(model), Target::Label(label)) => {
+                Ok(model.step_with(row.x, label, row.time)?.map(Answer::Class))
+            }
+            (model, Target::Missing) => match model.is_running() {
+                true => model.predict(row.x).map(Some),
+                false => Ok(None),
+            },
+            (Self::Regressor(_), Target::Label(_)) => Err(mismatch("numbers, but the target is a label")),
+            (Self::Classifier(_), Target::Value(_)) => Err(mismatch("classes, but the target is a number")),
+        }
+    }
+
+    /// What the model says about a row now.
+    pub fn predict(&mut self, x: &[f64]) -> Result<Answer> {
+        match self {
+            Self::Regressor(model) => model.predict(x).map(Answer::Value),
+            Self::Classifier(model) => model.predict(x).map(Answer::Class),
+        }
+    }
+
+    /// Un-learns a row.
+    pub fn forget(&mut self, row: &Row) -> Result<()> {
+        match (self, row.target) {
+            (Self::Regressor(model), Target::Value(y)) => match row.variance {
+                Some(variance) => model.forget_noisy(row.x, y, variance),
+                None => model.forget(row.x, y),
+            },
+            (Self::Classifier(model), Target::Label(label)) => model.forget(row.x, label),
+            _ => Err(mismatch("something else than this row has")),
+        }
+    }
+
+    /// Learns everything another model of the same kind has learned.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        match (self, other) {
+            (Self::Regressor(model), Self::Regressor(other)) => model.merge(other),
+            (Self::Classifier(model), Self::Classifier(other)) => model.merge(other),
+            _ => Err(Error::Unsupported {
+                operation: "merge",
+                reason: "one model predicts numbers, the other classes",
+            }),
+        }
+    }
+
+    /// Stops learning the feature map, so that rows can be forgotten and models merged.
+    pub fn freeze_features(&mut self) -> Result<()> {
+        match self {
+            Self::Regressor(model) => model.freeze_features(),
+            Self::Classifier(model) => model.freeze_features(),
+        }
+    }
+}
+
+fn mismatch(reason: &str) -> Error {
+    Error::Config { field: "target".into(), reason: format!("the model predicts {reason}") }
+}
+
+/// A model, the names of its columns, and how much of its stream it has seen.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
+pub struct Stored {
+    /// The names of the columns.
+    pub columns: Columns,
+    /// The number of rows of the stream that went through the model, refused ones included.
+    pub rows: u64,
+    /// The model.
+    pub model: Model,
+}
+
+restored_after_reading!(Stored);
+
+impl Restore for Stored {
+    fn restore(&mut self) -> Result<()> {
+        length("input columns", self.model.input_dim(), self.columns.inputs.len())
+    }
+}
+
+impl Stored {
+    /// A model that has seen no rows, with the names of its columns.
+    pub fn new(columns: Columns, model: Model) -> Result<Self> {
+        let mut new = Self { columns, rows: 0, model };
+        new.restore()?;
+        Ok(new)
+    }
+
+    /// Counts the row, predicts it and learns it.
+    pub fn step(&mut self, row: &Row) -> Result<Option<Answer>> {
+        self.rows += 1;
+        self.model.step(row)
+    }
+}
