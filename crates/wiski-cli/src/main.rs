@@ -1,3 +1,79 @@
 //! The `wiski` command: online Gaussian processes behind a pipe.
+//!
+//! Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 the program itself
+//! failed, 2 the input, a file or an option is wrong.
 
-fn main() {}
+mod commands;
+mod figures;
+mod input;
+mod model_options;
+mod output;
+mod progress;
+mod reading;
+mod report;
+mod summary;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Learn from a stream, one row at a time, in constant time and memory, with calibrated uncertainty.
+#[derive(Parser)]
+#[command(name = "wiski", version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  wiski stream data.csv --target y --report out      learn a file, write a report
+  tail -f log.csv | wiski stream - --target y --emit  one prediction a row, as it arrives
+  wiski predict model.wiski new.csv > predicted.csv   use a saved model")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Predict, then learn, row after row
+    Stream(Box<commands::stream::Stream>),
+    /// Add predictions to the rows of a file
+    Predict(commands::predict::Predict),
+    /// Learn further rows into a saved model
+    Update(commands::update::Update),
+    /// Un-learn rows that a model has learned
+    Forget(commands::forget::Forget),
+    /// Make an empty model with the scales and hyperparameters of another, to be merged later
+    Shard(commands::shard::Shard),
+    /// Add up what several models have learned
+    Merge(commands::merge::Merge),
+    /// Show what a model is
+    Info(commands::info::Info),
+    /// Draw what a model has learned
+    Plot(commands::plot::Plot),
+    /// Draw functions from the posterior
+    Sample(commands::sample::Sample),
+    /// Measure how fast this machine is
+    Bench(commands::bench::Bench),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Stream(command) => command.run(),
+        Command::Predict(command) => command.run(),
+        Command::Update(command) => command.run(),
+        Command::Forget(command) => command.run(),
+        Command::Shard(command) => command.run(),
+        Command::Merge(command) => command.run(),
+        Command::Info(command) => command.run(),
+        Command::Plot(command) => command.run(),
+        Command::Sample(command) => command.run(),
+        Command::Bench(command) => command.run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read the output has seen enough, as `head` does.
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("wiski: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

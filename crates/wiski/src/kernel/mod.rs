@@ -22,6 +22,7 @@
 //! ```
 
 mod family;
+mod parse;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -197,7 +198,12 @@ impl Kernel {
                 parameters.push(Parameter { base: 0, label, value });
             }
         }
-        Ok(Self { dim, parameters, terms: vec![Term { scales: vec![0], axes }], expression: family.name() })
+        let mut expression = family.name();
+        if on.len() < dim {
+            let named: Vec<String> = on.iter().map(ToString::to_string).collect();
+            expression = format!("{expression}@{}", named.join(","));
+        }
+        Ok(Self { dim, parameters, terms: vec![Term { scales: vec![0], axes }], expression })
     }
 
     /// The kernel multiplied by a positive number: every term's output scale is multiplied.

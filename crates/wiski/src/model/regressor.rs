@@ -19,8 +19,8 @@ use super::settings::{NoiseModel, Schedule, Settings, TargetScaling};
 use super::stream::{self, Fading, Published, Reader};
 use super::{OnlineGp, Outcome, Wiski};
 use crate::error::{Error, Result, finite, length, positive};
-use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, Rows};
-use crate::posterior::{Prediction, PredictionGradient, Predictor};
+use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, LbfgsB, Rows};
+use crate::posterior::{FunctionSample, Prediction, PredictionGradient, Predictor};
 use crate::saved::{Restore, restored_after_reading};
 
 /// A running mean and variance of targets.
@@ -435,6 +435,38 @@ impl OnlineRegressor {
         running.model.merge(&model)
     }
 
+    /// Fits the hyperparameters to everything learned so far, whatever the schedule: worth while after merging.
+    pub fn refit(&mut self) -> Result<()> {
+        let Some(running) = &mut self.running else {
+            return Err(Error::Unsupported { operation: "refit", reason: "the warm-up is not over" });
+        };
+        running.refit(&self.settings, &self.targets, &stream::thorough())?;
+        running.evaluate()?;
+        self.publish();
+        Ok(())
+    }
+
+    /// A function drawn from the posterior, exactly: it can be evaluated at any number of rows, one after the
+    /// other, and is one and the same function. Noise is not added.
+    ///
+    /// ```
+    /// # use wiski::{OnlineRegressor, Settings};
+    /// # let mut model = OnlineRegressor::new(1, Settings::default())?;
+    /// # for i in 0..100 { model.observe(&[f64::from(i)], f64::from(i % 10))?; }
+    /// use rand::SeedableRng;
+    /// let mut rng = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(1);
+    /// let f = model.sample(&mut rng)?;
+    /// assert_eq!(f.value(&[50.0])?, f.value(&[50.0])?);
+    /// # Ok::<(), wiski::Error>(())
+    /// ```
+    pub fn sample(&self, rng: &mut impl rand::Rng) -> Result<SampledFunction> {
+        let Some(running) = &self.running else {
+            return Err(Error::Unsupported { operation: "sampling", reason: "the warm-up is not over" });
+        };
+        let sample = running.model.sample(rng)?;
+        Ok(SampledFunction { encoder: running.encoder.fixed()?, sample, scale: running.scale })
+    }
+
     /// An immutable image of the model for predictions from any thread; `None` during the warm-up.
     pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
         self.running.as_ref().and_then(|r| r.snapshot(self.settings.noise).ok()).map(Arc::new)
@@ -553,7 +585,7 @@ impl Running {
         let prediction = self.scale.undo(prediction);
         self.rows_since_refit += 1.0;
         if stream::refit_due(settings.schedule, self.rows_since_refit, self.model.count()) {
-            self.refit(settings, targets)?;
+            self.refit(settings, targets, &stream::brief())?;
         }
         Ok((outcome, prediction))
     }
@@ -567,14 +599,14 @@ impl Running {
     }
 
     /// Brings the targets' scale up to date and refits the hyperparameters.
-    fn refit(&mut self, settings: &Settings, targets: &TargetMoments) -> Result<()> {
+    fn refit(&mut self, settings: &Settings, targets: &TargetMoments, optimiser: &LbfgsB) -> Result<()> {
         if settings.targets == TargetScaling::Running {
             let new = TargetScale { shift: targets.mean, scale: targets.std() };
             let factor = new.scale / self.scale.scale;
             self.model.rescale_targets((new.shift - self.scale.shift) / self.scale.scale, factor)?;
             self.scale = new;
         }
-        self.model.refit(&self.space, &stream::brief())?;
+        self.model.refit(&self.space, optimiser)?;
         self.rows_since_refit = 0.0;
         self.refits += 1;
         Ok(())
@@ -606,5 +638,21 @@ impl Snapshot {
             p.noise = 0.0;
         }
         Ok(p)
+    }
+}
+
+/// A function of rows drawn from a posterior.
+#[derive(Debug, Clone)]
+pub struct SampledFunction {
+    encoder: FixedEncoder,
+    sample: FunctionSample,
+    scale: TargetScale,
+}
+
+impl SampledFunction {
+    /// The value of the function at a row, in the user's units.
+    pub fn value(&self, x: &[f64]) -> Result<f64> {
+        let h = self.encoder.encode(x)?;
+        Ok(self.scale.shift + self.scale.scale * self.sample.value(&h)?)
     }
 }

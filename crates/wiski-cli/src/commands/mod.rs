@@ -1,0 +1,12 @@
+//! One file for each subcommand.
+
+pub(crate) mod bench;
+pub(crate) mod forget;
+pub(crate) mod info;
+pub(crate) mod merge;
+pub(crate) mod plot;
+pub(crate) mod predict;
+pub(crate) mod sample;
+pub(crate) mod shard;
+pub(crate) mod stream;
+pub(crate) mod update;

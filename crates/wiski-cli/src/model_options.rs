@@ -1,0 +1,270 @@
+//! The options that describe a model, and the settings they mean.
+
+use anyhow::{Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use wiski::learn::WarmUpTraining;
+use wiski::model::{DriftDetector, HalfLife, InputScaling, NoiseModel};
+use wiski::{Features, Kernel, OffGrid, Schedule, Settings};
+
+/// What kind of model, and how it learns.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ModelOptions {
+    /// How rows become coordinates on the grid: identity, project:2 (a learned projection to two) or
+    /// mlp:64,64:2 (a perceptron) [default: identity for one or two inputs, else project:2]
+    #[arg(long, value_name = "MAP")]
+    features: Option<String>,
+
+    /// Grid points per axis: 16, or one number for each axis as in 16x24 [default: 32 for one axis, 16 for
+    /// two, 10 for three, 7 for four]
+    #[arg(long, value_name = "POINTS")]
+    grid: Option<String>,
+
+    /// The kernel: rbf, matern12, matern32, matern52, rq, periodic, cosine, sm:4; with sums, products and
+    /// axes as in 'rbf + periodic@0'
+    #[arg(long, default_value = "rbf", value_name = "EXPRESSION")]
+    kernel: String,
+
+    /// When hyperparameters are learned: geometric:1.1 (whenever there are a tenth more rows), every-step
+    /// (one step for each row, as in the paper) or off
+    #[arg(long, default_value = "geometric:1.1", value_name = "SCHEDULE")]
+    learn: String,
+
+    /// Let a row count half after so many rows; with --time-col after so much time, as 3600, 90m, 12h or 7d
+    #[arg(long, value_name = "SPAN")]
+    half_life: Option<String>,
+
+    /// Keep so many rows in memory to start from: a number, or a share of all rows below 1 [default: by the
+    /// number of inputs]
+    #[arg(long, value_name = "ROWS")]
+    pub(crate) pretrain: Option<f64>,
+
+    /// The seed of everything random
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+
+    /// What to do with rows that lie off the grid
+    #[arg(long, value_enum, default_value_t = OffGridOption::Extend)]
+    off_grid: OffGridOption,
+
+    /// The interval of each input, as 0:1,-5:5 [default: what the first rows span]
+    #[arg(long, value_name = "LO:HI,…", allow_hyphen_values = true)]
+    bounds: Option<String>,
+
+    /// Start values, as lengthscale=0.5,0.7 outputscale=0.8 noise=0.05, in scaled units (inputs −1 to 1,
+    /// targets of variance 1). With --learn off they stay
+    #[arg(long, value_name = "NAME=VALUES", num_args = 1..)]
+    init: Vec<String>,
+
+    /// The largest number of points to which the grid may grow
+    #[arg(long, default_value_t = 1 << 14, value_name = "POINTS")]
+    max_grid: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OffGridOption {
+    /// Stop with an error (or skip the row, with --on-bad-row skip)
+    Error,
+    /// Extend the grid until it covers the row
+    Extend,
+    /// Predict with the prior and learn nothing from the row
+    Prior,
+}
+
+impl ModelOptions {
+    /// The settings for rows of `width` inputs, of which `total` are expected if that is known.
+    pub(crate) fn settings(
+        &self,
+        width: usize,
+        total: Option<usize>,
+        known_noise: bool,
+        timed: bool,
+    ) -> Result<Settings> {
+        let features = self.features(width)?;
+        let outputs = match &features {
+            Features::Identity => width,
+            Features::Project { outputs } | Features::Mlp { outputs, .. } => *outputs,
+        };
+        ensure!((1..=4).contains(&outputs), "--features: a grid has 1 to 4 axes, not {outputs}");
+        let schedule = self.schedule()?;
+        let mut kernel = Kernel::parse(&self.kernel, outputs)?;
+        let mut noise = None;
+        for entry in &self.init {
+            if let Some(value) = start_value(entry, &mut kernel)? {
+                noise = Some(value);
+            }
+        }
+        let defaults = Settings::default();
+        let fixed = schedule == Schedule::Off && !self.init.is_empty();
+        Ok(Settings {
+            features,
+            grid: self.grid(outputs)?,
+            kernel: Some(kernel),
+            initial_noise: noise.unwrap_or(defaults.initial_noise),
+            schedule,
+            fit_warm_up: !fixed,
+            training: WarmUpTraining { epochs: if fixed { 0 } else { defaults.training.epochs }, ..defaults.training },
+            feature_rate: if schedule == Schedule::Off { 0.0 } else { defaults.feature_rate },
+            drift: Some(DriftDetector::default()),
+            inputs: self.bounds(width)?,
+            noise: if known_noise { NoiseModel::Known } else { NoiseModel::Learned },
+            warm_up: self.warm_up(total)?,
+            off_grid: match self.off_grid {
+                OffGridOption::Error => OffGrid::Error,
+                OffGridOption::Extend => OffGrid::Extend,
+                OffGridOption::Prior => OffGrid::Prior,
+            },
+            max_grid_points: self.max_grid,
+            half_life: self.half_life(timed)?,
+            seed: self.seed,
+            ..defaults
+        })
+    }
+
+    fn features(&self, width: usize) -> Result<Features> {
+        let Some(text) = &self.features else {
+            return Ok(if width <= 2 { Features::Identity } else { Features::Project { outputs: 2 } });
+        };
+        let number = |text: &str| -> Result<usize> {
+            match text.parse() {
+                Ok(n) if n > 0 => Ok(n),
+                _ => bail!("--features: '{text}' is not a number of features or a width"),
+            }
+        };
+        let parts: Vec<&str> = text.split(':').collect();
+        Ok(match parts[..] {
+            ["identity"] => Features::Identity,
+            ["project"] => Features::Project { outputs: 2 },
+            ["project", outputs] => Features::Project { outputs: number(outputs)? },
+            ["mlp"] => Features::Mlp { hidden: vec![64, 64], outputs: 2 },
+            ["mlp", hidden] => Features::Mlp { hidden: numbers(hidden, number)?, outputs: 2 },
+            ["mlp", hidden, outputs] => {
+                Features::Mlp { hidden: numbers(hidden, number)?, outputs: number(outputs)? }
+            }
+            _ => bail!("--features: '{text}' is not identity, project:2 or mlp:64,64:2"),
+        })
+    }
+
+    fn grid(&self, outputs: usize) -> Result<Vec<usize>> {
+        let Some(text) = &self.grid else {
+            return Ok(vec![[32, 16, 10, 7][outputs - 1]]);
+        };
+        let points = |part: &str| -> Result<usize> {
+            match part.parse() {
+                Ok(points) if points >= 4 => Ok(points),
+                _ => bail!("--grid: '{part}' is not a number of points (at least 4), as in 16 or 16x24"),
+            }
+        };
+        let grid: Vec<usize> = text.split('x').map(points).collect::<Result<_>>()?;
+        ensure!(
+            grid.len() == 1 || grid.len() == outputs,
+            "--grid: {text} has {} axes, but there are {outputs}",
+            grid.len()
+        );
+        Ok(grid)
+    }
+
+    fn schedule(&self) -> Result<Schedule> {
+        let (name, value) = self.learn.split_once(':').map_or((self.learn.as_str(), None), |(n, v)| (n, Some(v)));
+        let value = value.map(|v| number("--learn", v)).transpose()?;
+        Ok(match name {
+            "geometric" => {
+                let ratio = value.unwrap_or(1.1);
+                ensure!(ratio > 1.0, "--learn: the ratio {ratio} must be above 1");
+                Schedule::Geometric { ratio }
+            }
+            "every-step" => {
+                let rate = value.unwrap_or(0.005);
+                ensure!(rate > 0.0, "--learn: the rate {rate} must be above 0");
+                Schedule::EveryStep { rate }
+            }
+            "off" if value.is_none() => Schedule::Off,
+            _ => bail!("--learn: '{}' is not geometric:1.1, every-step or off", self.learn),
+        })
+    }
+
+    fn half_life(&self, timed: bool) -> Result<Option<HalfLife>> {
+        let Some(text) = &self.half_life else { return Ok(None) };
+        let unit = match text.chars().last() {
+            Some('s') => Some(1.0),
+            Some('m') => Some(60.0),
+            Some('h') => Some(3600.0),
+            Some('d') => Some(86_400.0),
+            _ => None,
+        };
+        let span = number("--half-life", if unit.is_some() { &text[..text.len() - 1] } else { text })?;
+        ensure!(span > 0.0, "--half-life: {text} is not above 0");
+        match (unit, timed) {
+            (Some(_), false) => bail!("--half-life: {text} is a time, so --time-col is needed"),
+            (unit, true) => Ok(Some(HalfLife::Time(span * unit.unwrap_or(1.0)))),
+            (None, false) => Ok(Some(HalfLife::Rows(span))),
+        }
+    }
+
+    fn warm_up(&self, total: Option<usize>) -> Result<Option<usize>> {
+        match (self.pretrain, total) {
+            (None, _) => Ok(None),
+            (Some(rows), _) if rows >= 1.0 => Ok(Some(rows as usize)),
+            (Some(share), Some(total)) if share > 0.0 => Ok(Some(((share * total as f64) as usize).max(2))),
+            (Some(share), _) => bail!("--pretrain: {share} is neither a number of rows nor a share of them"),
+        }
+    }
+
+    fn bounds(&self, width: usize) -> Result<InputScaling> {
+        let Some(text) = &self.bounds else { return Ok(InputScaling::WarmUp) };
+        let interval = |part: &str| -> Result<(f64, f64)> {
+            let Some((lo, hi)) = part.split_once(':') else {
+                bail!("--bounds: '{part}' is not an interval such as -1:1");
+            };
+            let (lo, hi) = (number("--bounds", lo)?, number("--bounds", hi)?);
+            ensure!(lo < hi, "--bounds: {part} is empty");
+            Ok((lo, hi))
+        };
+        let bounds: Vec<_> = text.split(',').map(interval).collect::<Result<_>>()?;
+        ensure!(bounds.len() == width, "--bounds: {} intervals were given for {width} inputs", bounds.len());
+        Ok(InputScaling::Bounds(bounds))
+    }
+}
+
+/// A finite number, or an error that names the option.
+pub(crate) fn number(option: &str, text: &str) -> Result<f64> {
+    match text.trim().parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        _ => bail!("{option}: '{text}' is not a number"),
+    }
+}
+
+fn numbers<T>(text: &str, number: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> {
+    text.split(',').map(number).collect()
+}
+
+/// Puts a start value such as `lengthscale=0.5,0.7` into the kernel; returns it if it is the noise's.
+fn start_value(entry: &str, kernel: &mut Kernel) -> Result<Option<f64>> {
+    let Some((name, values)) = entry.split_once('=') else {
+        bail!("--init: '{entry}' is not a setting such as lengthscale=0.5");
+    };
+    let values = numbers(values, |v| number("--init", v))?;
+    ensure!(values.iter().all(|&v| v > 0.0), "--init: {entry} must be positive");
+    if name == "noise" {
+        ensure!(values.len() == 1, "--init: there is one noise, not {}", values.len());
+        return Ok(Some(values[0]));
+    }
+    let names = kernel.parameter_names();
+    // `lengthscale` stands for lengthscale[0], lengthscale[1], …; a full name for itself.
+    let stem = |full: &str| full.split('[').next().unwrap_or(full) == name;
+    let own: Vec<usize> = (0..names.len()).filter(|&i| names[i] == name || stem(&names[i])).collect();
+    if own.is_empty() {
+        bail!("--init: there is no hyperparameter '{name}'; there are noise, {}", names.join(", "));
+    }
+    ensure!(
+        values.len() == 1 || values.len() == own.len(),
+        "--init: {} values were given for {} hyperparameters '{name}'",
+        values.len(),
+        own.len()
+    );
+    let mut parameters = kernel.parameters();
+    for (place, &i) in own.iter().enumerate() {
+        parameters[i] = values[place.min(values.len() - 1)];
+    }
+    kernel.set_parameters(&parameters)?;
+    Ok(None)
+}

@@ -1,0 +1,161 @@
+//! Rows from a file to a model: bad ones are refused or skipped, and everything is named.
+
+use anyhow::{Result, anyhow};
+use clap::{Args, ValueEnum};
+use wiski::persist::{self, Columns, Model, Target};
+
+use crate::input::{self, BadRow, Row, Rows, Selection, Source, TargetKind};
+
+/// How to read rows.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ReadingOptions {
+    #[command(flatten)]
+    pub(crate) format: input::Options,
+
+    /// What to do with rows that cannot be used
+    #[arg(long, value_enum, default_value_t = OnBadRow::Stop)]
+    pub(crate) on_bad_row: OnBadRow,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnBadRow {
+    /// Stop with an error
+    Stop,
+    /// Leave them out, and say how many there were
+    Skip,
+}
+
+/// Counts bad rows, and remembers the first.
+#[derive(Debug)]
+pub(crate) struct BadRows {
+    policy: OnBadRow,
+    pub(crate) count: u64,
+    first: Option<String>,
+}
+
+impl BadRows {
+    pub(crate) fn new(policy: OnBadRow) -> Self {
+        Self { policy, count: 0, first: None }
+    }
+
+    /// An error, or nothing if bad rows are skipped.
+    pub(crate) fn refuse(&mut self, message: String) -> Result<()> {
+        if self.policy == OnBadRow::Stop {
+            return Err(anyhow!("{message} (--on-bad-row skip leaves such rows out)"));
+        }
+        self.count += 1;
+        self.first.get_or_insert(message);
+        Ok(())
+    }
+
+    /// Says on standard error what was skipped.
+    pub(crate) fn report(&self) {
+        if let Some(first) = &self.first {
+            let (rows, is) = if self.count == 1 { ("row", "") } else { ("rows", "; the first") };
+            eprintln!("wiski: {} bad {rows} skipped{is}: {first}", self.count);
+        }
+    }
+}
+
+/// Reads the next good row.
+pub(crate) fn next(rows: &mut Rows, row: &mut Row, bad: &mut BadRows) -> Result<bool> {
+    loop {
+        match rows.next(row) {
+            Ok(more) => return Ok(more),
+            Err(input::Error::BadRow(error)) => bad.refuse(error.to_string())?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The rows of a file with the columns of a model.
+pub(crate) fn select(source: Source, columns: &Columns, model: &Model, wanted: Wanted) -> Result<Rows> {
+    let kind = match model {
+        Model::Regressor(_) => TargetKind::Number,
+        Model::Classifier(_) => TargetKind::Label,
+    };
+    let target = match wanted {
+        Wanted::Inputs => None,
+        Wanted::Optional | Wanted::Required => {
+            Some(input::Target { column: columns.target.clone(), kind, required: wanted == Wanted::Required })
+        }
+    };
+    let learns = wanted != Wanted::Inputs;
+    let selection = Selection {
+        inputs: columns.inputs.clone(),
+        target,
+        noise: columns.noise.clone().filter(|_| learns),
+        time: columns.time.clone().filter(|_| learns),
+        cells: wanted == Wanted::Inputs,
+    };
+    Ok(source.select(&selection)?)
+}
+
+/// What is needed of each row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// The inputs, and the cells as they are.
+    Inputs,
+    /// Also the target, if it is there.
+    Optional,
+    /// Also the target.
+    Required,
+}
+
+/// A row as the model takes it.
+pub(crate) fn as_model_row(row: &Row) -> persist::Row<'_> {
+    let target = match (row.target, &row.label) {
+        (Some(y), _) => Target::Value(y),
+        (None, Some(label)) => Target::Label(label),
+        (None, None) => Target::Missing,
+    };
+    persist::Row { x: &row.inputs, target, variance: row.noise, time: row.time }
+}
+
+/// The message for a row that the model refused.
+pub(crate) fn refusal(error: &wiski::Error, file: &str, row: &Row, columns: &Columns, model: &Model) -> String {
+    let (column, what) = match error {
+        wiski::Error::OutsideGrid { axis, lo, hi, .. } => match in_user_units(*axis, [*lo, *hi], model) {
+            Some([lo, hi]) => (
+                columns.inputs.get(*axis),
+                format!("{} lies off the grid, which covers {lo} to {hi}", row.inputs[*axis]),
+            ),
+            None => (None, format!("the row lies off the grid on axis {axis}")),
+        },
+        wiski::Error::GridTooLarge { axis, points, limit, .. } => (
+            Some(*axis).filter(|_| is_identity(model)).and_then(|axis| columns.inputs.get(axis)),
+            format!("the grid would need {points} points on this axis, but only {limit} are allowed in all (--max-grid)"),
+        ),
+        wiski::Error::UnknownLabel { label, known, .. } => {
+            (Some(&columns.target), format!("'{label}' is not one of the classes {}", known.join(", ")))
+        }
+        other => (None, other.to_string()),
+    };
+    let line = row.line.map(|line| format!(" (line {line})")).unwrap_or_default();
+    let column = column.map(|column| format!(", column '{column}'")).unwrap_or_default();
+    format!("{file}: row {}{line}{column}: {what}", row.number)
+}
+
+fn is_identity(model: &Model) -> bool {
+    matches!(encoder(model).map(wiski::model::Encoder::map), Some(wiski::feature::FeatureMap::Identity(_)))
+}
+
+fn encoder(model: &Model) -> Option<&wiski::model::Encoder> {
+    match model {
+        Model::Regressor(model) => model.encoder(),
+        Model::Classifier(model) => model.encoder(),
+    }
+}
+
+fn in_user_units(axis: usize, values: [f64; 2], model: &Model) -> Option<[f64; 2]> {
+    if !is_identity(model) {
+        return None;
+    }
+    let scaling = encoder(model)?.scaling();
+    Some(values.map(|v| v / scaling.factor[axis] + scaling.shift[axis]))
+}
+
+/// Turns the error of a bad row into one that ends the command.
+pub(crate) fn fatal(bad: BadRow) -> input::Error {
+    input::Error::BadRow(Box::new(bad))
+}

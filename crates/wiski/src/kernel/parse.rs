@@ -1,0 +1,178 @@
+//! Kernel expressions as text: `rbf`, `rbf + periodic`, `matern32*(rq + cosine@0)`, `sm:4`.
+//!
+//! ```text
+//! sum     = product { "+" product }
+//! product = factor { "*" factor }
+//! factor  = "(" sum ")" | family [ "@" axis { "," axis } ]
+//! family  = rbf | matern12 | matern32 | matern52 | rq | periodic | cosine | sm:Q
+//! ```
+
+use super::{Family, Kernel};
+use crate::error::{Error, Result};
+
+impl Kernel {
+    /// The kernel that an expression describes, on `dim` axes, with default parameters. `@` limits a part to
+    /// the axes named after it.
+    ///
+    /// ```
+    /// use wiski::Kernel;
+    ///
+    /// let kernel = Kernel::parse("rbf + periodic@1", 2)?;
+    /// assert_eq!(kernel.parameter_names()[3..], ["1.outputscale", "1.lengthscale[1]", "1.period[1]"]);
+    /// assert!(Kernel::parse("rfb", 2).unwrap_err().to_string().contains("'rfb'"));
+    /// # Ok::<(), wiski::Error>(())
+    /// ```
+    pub fn parse(expression: &str, dim: usize) -> Result<Self> {
+        let mut parser = Parser { rest: expression, expression, dim };
+        let kernel = parser.sum()?;
+        if parser.rest.trim_start().is_empty() { Ok(kernel) } else { Err(parser.unexpected()) }
+    }
+}
+
+struct Parser<'a> {
+    rest: &'a str,
+    expression: &'a str,
+    dim: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn sum(&mut self) -> Result<Kernel> {
+        let mut sum = self.product()?;
+        while self.accept('+') {
+            sum = sum + self.product()?;
+        }
+        Ok(sum)
+    }
+
+    fn product(&mut self) -> Result<Kernel> {
+        let mut product = self.factor()?;
+        while self.accept('*') {
+            product = product * self.factor()?;
+        }
+        Ok(product)
+    }
+
+    fn factor(&mut self) -> Result<Kernel> {
+        if self.accept('(') {
+            let inner = self.sum()?;
+            return if self.accept(')') {
+                Ok(inner)
+            } else {
+                Err(self.refuse("a closing bracket is missing"))
+            };
+        }
+        let family = self.family()?;
+        if !self.accept('@') {
+            return Kernel::new(family, self.dim);
+        }
+        let mut axes = vec![self.axis()?];
+        while self.accept(',') {
+            axes.push(self.axis()?);
+        }
+        axes.sort_unstable();
+        axes.dedup();
+        Kernel::on_axes(family, self.dim, &axes)
+    }
+
+    fn family(&mut self) -> Result<Family> {
+        let word = self.take(|c| c.is_ascii_alphanumeric());
+        Ok(match word {
+            "rbf" => Family::Rbf,
+            "matern12" => Family::Matern12,
+            "matern32" => Family::Matern32,
+            "matern52" => Family::Matern52,
+            "rq" => Family::RationalQuadratic,
+            "periodic" => Family::Periodic,
+            "cosine" => Family::Cosine,
+            "sm" => {
+                let components = if self.accept(':') { self.number()? } else { 4 };
+                Family::SpectralMixture { components }
+            }
+            "" => return Err(self.unexpected()),
+            other => {
+                let known = "rbf, matern12, matern32, matern52, rq, periodic, cosine and sm:Q";
+                return Err(self.refuse(&format!("'{other}' is not one of {known}")));
+            }
+        })
+    }
+
+    fn axis(&mut self) -> Result<usize> {
+        let axis = self.number()?;
+        if axis < self.dim { Ok(axis) } else { Err(self.refuse(&format!("there is no axis {axis}"))) }
+    }
+
+    fn number(&mut self) -> Result<usize> {
+        let digits = self.take(|c| c.is_ascii_digit());
+        digits.parse().ok().filter(|n| *n <= 64).ok_or_else(|| self.refuse("a small number is missing"))
+    }
+
+    fn take(&mut self, belongs: impl Fn(char) -> bool) -> &'a str {
+        self.rest = self.rest.trim_start();
+        let end = self.rest.find(|c| !belongs(c)).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        word
+    }
+
+    fn accept(&mut self, symbol: char) -> bool {
+        let rest = self.rest.trim_start().strip_prefix(symbol);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    fn unexpected(&self) -> Error {
+        match self.rest.trim_start() {
+            "" => self.refuse("a kernel is missing at the end"),
+            rest => self.refuse(&format!("'{rest}' was not expected")),
+        }
+    }
+
+    fn refuse(&self, reason: &str) -> Error {
+        Error::Config { field: "kernel".into(), reason: format!("{}: {reason}", self.expression) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_mean_what_the_operators_build() {
+        let new = |family| Kernel::new(family, 2).unwrap();
+        let cases = [
+            ("rbf", new(Family::Rbf)),
+            (" matern12+rq ", new(Family::Matern12) + new(Family::RationalQuadratic)),
+            (
+                "rbf*cosine + sm:3",
+                new(Family::Rbf) * new(Family::Cosine) + new(Family::SpectralMixture { components: 3 }),
+            ),
+            (
+                "matern32*(matern52+periodic)",
+                new(Family::Matern32) * (new(Family::Matern52) + new(Family::Periodic)),
+            ),
+            ("periodic@1", Kernel::on_axes(Family::Periodic, 2, &[1]).unwrap()),
+        ];
+        for (text, kernel) in cases {
+            assert_eq!(Kernel::parse(text, 2).unwrap(), kernel, "{text}");
+            // What is shown can be read again.
+            assert_eq!(Kernel::parse(&kernel.to_string(), 2).unwrap(), kernel, "{kernel}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, message) in [
+            ("", "a kernel is missing"),
+            ("rbf +", "a kernel is missing"),
+            ("rbf rbf", "'rbf' was not expected"),
+            ("gauss", "'gauss' is not one of"),
+            ("(rbf", "closing bracket"),
+            ("rbf@2", "no axis 2"),
+            ("sm:0", "at least one component"),
+            ("sm:x", "small number"),
+        ] {
+            let error = Kernel::parse(text, 2).unwrap_err().to_string();
+            assert!(error.contains(message), "{text}: {error}");
+        }
+    }
+}
