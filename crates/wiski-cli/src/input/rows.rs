@@ -1,0 +1,156 @@
+//! Rows: what a model learns from, taken out of records.
+
+use super::{
+    Records,
+    cells::Cells,
+    error::{BadRow, Error, Fault, Result, What},
+};
+
+/// The columns that a caller wants.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Selection {
+    /// The inputs, in the order in which the model takes them.
+    pub(crate) inputs: Vec<String>,
+    /// What is to be predicted.
+    pub(crate) target: Option<Target>,
+    /// The variance of the target's noise, row by row.
+    pub(crate) noise: Option<String>,
+    /// A time, as a number or as a date with or without the time of day.
+    pub(crate) time: Option<String>,
+    /// Whether to keep each record's cells as text.
+    pub(crate) cells: bool,
+}
+
+/// The column that is to be predicted.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Target {
+    pub(crate) column: String,
+    pub(crate) kind: TargetKind,
+    /// Whether a row without a target is a bad one. Otherwise it is a row to predict only.
+    pub(crate) required: bool,
+}
+
+/// What the target is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum TargetKind {
+    /// A number, delivered as [`Row::target`].
+    Number,
+    /// The name of a class, delivered as [`Row::label`].
+    Label,
+}
+
+/// One row. Keep one and pass it to [`Rows::next`] again and again: its memory is used again.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Row {
+    /// Which data row this is, from 1; bad rows count too.
+    pub(crate) number: u64,
+    /// The line on which it begins, from 1, in formats that have lines.
+    pub(crate) line: Option<u64>,
+    pub(crate) inputs: Vec<f64>,
+    pub(crate) target: Option<f64>,
+    pub(crate) label: Option<String>,
+    pub(crate) noise: Option<f64>,
+    pub(crate) time: Option<f64>,
+    /// The whole record, if [`Selection::cells`] asks for it.
+    pub(crate) cells: Cells,
+}
+
+/// The rows of a source.
+pub(crate) struct Rows {
+    pub(super) name: String,
+    pub(super) records: Box<dyn Records>,
+    pub(super) inputs: Vec<usize>,
+    pub(super) target: Option<(usize, Target)>,
+    pub(super) noise: Option<usize>,
+    pub(super) time: Option<usize>,
+    pub(super) cells: bool,
+    pub(super) number: u64,
+}
+
+impl Rows {
+    /// The file's name, for messages.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads the next row; `false` if there is none. After [`Error::BadRow`] the row after it can be read; what `row`
+    /// then holds means nothing.
+    pub(crate) fn next(&mut self, row: &mut Row) -> Result<bool> {
+        let advanced = self.records.advance();
+        self.number += u64::from(!matches!(advanced, Ok(false) | Err(Fault::Read(_))));
+        match advanced.and_then(|more| if more { self.take(row).map(|()| true) } else { Ok(false) }) {
+            Ok(more) => Ok(more),
+            Err(Fault::Record(column, what)) => Err(self.bad(column, what)),
+            Err(Fault::Read(why)) => Err(Error::Read { file: self.name.clone(), row: self.number, why }),
+        }
+    }
+
+    /// Reads the next good row, after `on_bad` has seen the bad ones before it. An error of `on_bad` ends the reading.
+    pub(crate) fn next_good(
+        &mut self,
+        row: &mut Row,
+        on_bad: &mut dyn FnMut(BadRow) -> Result<()>,
+    ) -> Result<bool> {
+        loop {
+            match self.next(row) {
+                Err(Error::BadRow(bad)) => on_bad(*bad)?,
+                result => return result,
+            }
+        }
+    }
+
+    /// How much has been read and how much there is: bytes of the file, for Parquet rows. `None` for a pipe.
+    pub(crate) fn progress(&self) -> Option<(u64, u64)> {
+        self.records.progress()
+    }
+
+    /// Fills `row` from the record at hand.
+    fn take(&self, row: &mut Row) -> Result<(), Fault> {
+        let records = &*self.records;
+        let in_column = |column| move |what| Fault::Record(Some(column), what);
+        let number = |column| records.value(column).number().map_err(in_column(column));
+        row.number = self.number;
+        row.line = records.line();
+        row.inputs.clear();
+        for &column in &self.inputs {
+            row.inputs.push(number(column)?);
+        }
+        if let Some((column, target)) = &self.target {
+            let value = records.value(*column);
+            if !target.required && value.is_absent() {
+                (row.target, row.label) = (None, None);
+            } else if target.kind == TargetKind::Number {
+                row.target = Some(number(*column)?);
+            } else {
+                value.label(row.label.get_or_insert_default()).map_err(in_column(*column))?;
+            }
+        }
+        if let Some(column) = self.noise {
+            let noise = number(column)?;
+            if noise <= 0.0 {
+                return Err(in_column(column)(What::NotPositive(noise)));
+            }
+            row.noise = Some(noise);
+        }
+        if let Some(column) = self.time {
+            row.time = Some(records.value(column).time().map_err(in_column(column))?);
+        }
+        if self.cells {
+            row.cells.clear();
+            for column in 0..records.columns().len() {
+                row.cells.push(|text| records.value(column).write(text));
+            }
+        }
+        Ok(())
+    }
+
+    fn bad(&self, column: Option<usize>, what: What) -> Error {
+        Error::BadRow(Box::new(BadRow {
+            file: self.name.clone(),
+            row: self.number,
+            line: self.records.line(),
+            column: column.map(|column| self.records.columns()[column].clone()),
+            what,
+        }))
+    }
+}

@@ -1,0 +1,173 @@
+//! Writing CSV, to a pipe as it comes or to a file that appears only when it is complete.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufWriter, ErrorKind, Write},
+    path::{Path, PathBuf},
+    process,
+};
+
+use crate::input::Cells;
+
+/// Why nothing more can be written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// Whoever read the output has had enough. This is no failure: end quietly.
+    #[error("{file} was closed by its reader")]
+    Closed { file: String },
+    /// The disk is full, say.
+    #[error("{file}: {why}")]
+    Write { file: String, why: io::Error },
+}
+
+/// A specialised result.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Rows of CSV on their way out. Cells are added one by one; [`Output::end_row`] completes the row.
+pub(crate) struct Output {
+    name: String,
+    /// The row so far, of so many cells.
+    row: String,
+    cells: usize,
+    writer: BufWriter<Box<dyn Write + Send>>,
+    draft: Option<Draft>,
+}
+
+impl Output {
+    /// Writes to a file, or to standard output if `path` is `-`. A file is written beside its final place and gets
+    /// there in [`Output::finish`]; until then, and for ever if anything fails, an older file stays as it is.
+    pub(crate) fn open(path: &str) -> Result<Self> {
+        if path == "-" {
+            return Ok(Self::new("stdout", Box::new(io::stdout()), None));
+        }
+        let fail = |why| Error::Write { file: path.to_owned(), why };
+        let old = fs::metadata(path).ok();
+        if old.as_ref().is_some_and(|old| !old.is_file()) {
+            // A device or a named pipe cannot be replaced.
+            let file = OpenOptions::new().write(true).open(path).map_err(fail)?;
+            return Ok(Self::new(path, Box::new(file), None));
+        }
+        let draft = Draft::create(Path::new(path), old.map(|old| old.permissions())).map_err(fail)?;
+        let file = draft.file.try_clone().map_err(fail)?;
+        Ok(Self::new(path, Box::new(file), Some(draft)))
+    }
+
+    fn new(name: &str, writer: Box<dyn Write + Send>, draft: Option<Draft>) -> Self {
+        let writer = BufWriter::with_capacity(1 << 16, writer);
+        Self { name: name.to_owned(), row: String::new(), cells: 0, writer, draft }
+    }
+
+    /// Adds a cell of text, in quotation marks if it needs them.
+    pub(crate) fn text(&mut self, text: &str) {
+        self.separate();
+        // A cell of blanks might be taken for an empty line.
+        let blank = !text.is_empty() && text.trim().is_empty();
+        if blank || text.contains([',', '"', '\n', '\r']) {
+            self.row.push('"');
+            self.row += &text.replace('"', "\"\"");
+            self.row.push('"');
+        } else {
+            self.row += text;
+        }
+    }
+
+    /// Adds a number: the shortest text that reads back as the same number.
+    pub(crate) fn number(&mut self, number: f64) {
+        self.separate();
+        push_number(&mut self.row, number);
+    }
+
+    /// Adds a number, or an empty cell if there is none.
+    pub(crate) fn maybe(&mut self, number: Option<f64>) {
+        match number {
+            Some(number) => self.number(number),
+            None => self.text(""),
+        }
+    }
+
+    /// Adds all cells of a record that was read.
+    pub(crate) fn cells(&mut self, cells: &Cells) {
+        cells.iter().for_each(|cell| self.text(cell));
+    }
+
+    /// Completes the row. It stays in memory until there are many, or until [`Output::flush`].
+    pub(crate) fn end_row(&mut self) -> Result<()> {
+        if self.cells == 1 && self.row.is_empty() {
+            self.row += "\"\"";
+        }
+        self.row.push('\n');
+        let written = self.writer.write_all(self.row.as_bytes());
+        self.row.clear();
+        self.cells = 0;
+        written.map_err(|why| self.error(why))
+    }
+
+    /// Passes on all complete rows.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.writer.flush().map_err(|why| self.error(why))
+    }
+
+    /// Passes on all complete rows and puts a file in its place.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.flush()?;
+        self.draft.take().map_or(Ok(()), Draft::publish).map_err(|why| self.error(why))
+    }
+
+    fn separate(&mut self) {
+        if self.cells > 0 {
+            self.row.push(',');
+        }
+        self.cells += 1;
+    }
+
+    fn error(&self, why: io::Error) -> Error {
+        let file = self.name.clone();
+        if why.kind() == ErrorKind::BrokenPipe { Error::Closed { file } } else { Error::Write { file, why } }
+    }
+}
+
+/// Appends the shortest text that reads back as the same number.
+pub(crate) fn push_number(out: &mut String, number: f64) {
+    let mut buffer = zmij::Buffer::new();
+    let text = buffer.format(number);
+    *out += text.strip_suffix(".0").unwrap_or(text);
+}
+
+/// A file that is not yet in its place. It is removed unless it is published.
+struct Draft {
+    file: File,
+    path: PathBuf,
+    target: PathBuf,
+    published: bool,
+}
+
+impl Draft {
+    fn create(target: &Path, permissions: Option<fs::Permissions>) -> io::Result<Self> {
+        // The file that a link points to is replaced, not the link.
+        let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
+        let name = target.file_name().ok_or_else(|| io::Error::from(ErrorKind::IsADirectory))?;
+        let path = target.with_file_name(format!(".{}.{}.part", name.display(), process::id()));
+        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        let draft = Self { file, path, target, published: false };
+        if let Some(permissions) = permissions {
+            draft.file.set_permissions(permissions)?;
+        }
+        Ok(draft)
+    }
+
+    fn publish(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.path, &self.target)?;
+        self.published = true;
+        Ok(())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.published {
+            // Nothing more can be done about a file that will not go.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
