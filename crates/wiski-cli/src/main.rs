@@ -1,3 +1,7 @@
 //! The `wiski` command: online Gaussian processes behind a pipe.
+#![allow(dead_code)] // the subcommands that draw come next
+
+mod figures;
+mod report;
 
 fn main() {}
