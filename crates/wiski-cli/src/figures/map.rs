@@ -1,0 +1,78 @@
+//! Functions of two variables as coloured maps, side by side.
+
+use super::axis::Axis;
+use super::drawing::{Drawing, Sheet, dot_key, or_empty};
+use super::panel::Panel;
+use super::{Figure, style};
+
+/// Maps over the same two inputs: mean and standard deviation, or slices of a function of more inputs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Map {
+    pub title: String,
+    pub x_label: String,
+    pub y_label: String,
+    /// Centres of the cells, evenly spaced.
+    pub x: Vec<f64>,
+    pub y: Vec<f64>,
+    pub fields: Vec<Field>,
+    /// Data points; may be empty.
+    pub data_x: Vec<f64>,
+    pub data_y: Vec<f64>,
+}
+
+/// One map. Fields of the same quantity share a colour scale.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Field {
+    pub title: String,
+    /// What the colours show, with its unit.
+    pub quantity: String,
+    /// One value a cell; x varies fastest.
+    pub values: Vec<f64>,
+}
+
+impl Figure for Map {
+    fn name(&self) -> &'static str {
+        "surface"
+    }
+
+    fn heading(&self) -> &'static str {
+        "Fitted surface"
+    }
+
+    fn reading(&self) -> &'static str {
+        "Bright means high; maps of the same quantity share one colour scale. Trust the mean where the standard \
+         deviation is small, which is where data (dots) were seen."
+    }
+
+    fn draw(&self) -> Drawing {
+        let panels = self.fields.iter().map(|field| {
+            let mut panel = Panel::new(
+                &field.title,
+                Axis::exact(&self.x_label, edges(&self.x)),
+                Axis::exact(&self.y_label, edges(&self.y)),
+            );
+            let same = self.fields.iter().filter(|other| other.quantity == field.quantity);
+            let colours = Axis::exact(&field.quantity, same.flat_map(|f| &f.values).copied());
+            if field.values.len() == self.x.len() * self.y.len() {
+                panel.cells(self.x.len(), &field.values, colours);
+                panel.dots(&self.data_x, &self.data_y, "#ffffff", 2.4, 0.5);
+                panel.dots(&self.data_x, &self.data_y, style::INK, 1.4, 0.8);
+            }
+            panel
+        });
+        let panels = or_empty(panels.collect(), "no maps");
+        let columns = if panels.len() == 4 { 2 } else { 3.min(panels.len()) };
+        let size = if columns < 3 { (480.0, 400.0) } else { (380.0, 320.0) };
+        let legend = if self.data_x.is_empty() { Vec::new() } else { vec![dot_key("data", style::INK)] };
+        Sheet { title: &self.title, columns, size, legend }.draw(panels)
+    }
+}
+
+/// The outer edges of cells with these centres.
+fn edges(centres: &[f64]) -> [f64; 2] {
+    let (Some(&first), Some(&last)) = (centres.first(), centres.last()) else { return [0.0, 1.0] };
+    // Divided first, so that the width of the widest range does not overflow.
+    let count = 2.0 * (centres.len().max(2) - 1) as f64;
+    let half = last / count - first / count;
+    [first - half, last + half]
+}

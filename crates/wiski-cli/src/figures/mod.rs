@@ -1,0 +1,44 @@
+//! Pictures of a model and of how it learned, as SVG or PNG.
+//!
+//! Each figure is a plain struct of numbers and names; [`Figure::draw`] turns it into a [`Drawing`]. What is not
+//! finite is left out, and a figure without data says so.
+//!
+//! ```text
+//! a figure's numbers  →  axis (range, ticks)  →  panel (lines, bands, dots)  →  drawing (SVG, PNG)
+//! ```
+
+mod axis;
+mod calibration;
+mod curve;
+mod drawing;
+mod learning;
+mod map;
+mod panel;
+mod residuals;
+mod style;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+pub(crate) use calibration::{Calibration, Reliability};
+pub(crate) use curve::{Curve, Effect, Effects, Samples};
+pub(crate) use drawing::Drawing;
+pub(crate) use learning::{Hyperparameters, LearningCurves, Metric, Track};
+pub(crate) use map::{Field, Map};
+pub(crate) use residuals::Residuals;
+pub(crate) use trace::{Run, Trace};
+
+/// A figure of a report.
+pub(crate) trait Figure {
+    /// The stem of its file name.
+    fn name(&self) -> &'static str;
+
+    /// Its heading.
+    fn heading(&self) -> &'static str;
+
+    /// How to read it, in two sentences.
+    fn reading(&self) -> &'static str;
+
+    /// The picture.
+    fn draw(&self) -> Drawing;
+}

@@ -1,0 +1,59 @@
+//! The course of an optimisation.
+
+use super::axis::Axis;
+use super::drawing::{Drawing, Sheet, dot_key, line_key};
+use super::panel::Panel;
+use super::style::{CYCLE, GREY};
+use super::Figure;
+
+/// The best value so far against evaluations, one line a run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Trace {
+    pub title: String,
+    pub y_label: String,
+    pub runs: Vec<Run>,
+}
+
+/// One run: the value of each evaluation and the best up to it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Run {
+    pub name: String,
+    pub values: Vec<f64>,
+    pub best: Vec<f64>,
+}
+
+impl Figure for Trace {
+    fn name(&self) -> &'static str {
+        "trace"
+    }
+
+    fn heading(&self) -> &'static str {
+        "Course of the optimisation"
+    }
+
+    fn reading(&self) -> &'static str {
+        "Dots are evaluations, the line is the best value so far. A long level stretch says that more evaluations \
+         will hardly help."
+    }
+
+    fn draw(&self) -> Drawing {
+        let longest = self.runs.iter().map(|r| r.best.len().max(r.values.len())).max().unwrap_or(0);
+        let count: Vec<f64> = (1..=longest).map(|i| i as f64).collect();
+        let values = self.runs.iter().flat_map(|r| r.best.iter().chain(&r.values)).copied();
+        let mut panel = Panel::new("", Axis::padded("evaluation", count.iter().copied()), Axis::robust(&self.y_label, values));
+        let mut legend = Vec::new();
+        let colours = || CYCLE.iter().cycle();
+        for (run, colour) in self.runs.iter().zip(colours()) {
+            panel.dots(&count, &run.values, if self.runs.len() > 1 { colour } else { GREY }, 2.4, 0.5);
+        }
+        for (run, colour) in self.runs.iter().zip(colours()) {
+            panel.steps(&count, &run.best, colour);
+            panel.dots(&count, &run.best, colour, 2.6, 1.0);
+            legend.push(line_key(&run.name, colour));
+        }
+        if self.runs.iter().any(|r| !r.values.is_empty()) {
+            legend.push(dot_key("evaluations", GREY));
+        }
+        Sheet { title: &self.title, columns: 1, size: (760.0, 380.0), legend }.draw(vec![panel])
+    }
+}
