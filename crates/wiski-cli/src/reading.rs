@@ -68,12 +68,16 @@ pub(crate) fn next(rows: &mut Rows, row: &mut Row, bad: &mut BadRows) -> Result<
     }
 }
 
-/// The rows of a file with the columns of a model.
-pub(crate) fn select(source: Source, columns: &Columns, model: &Model, wanted: Wanted) -> Result<Rows> {
-    let kind = match model {
+/// What the target of a model is.
+pub(crate) fn kind(model: &Model) -> TargetKind {
+    match model {
         Model::Regressor(_) => TargetKind::Number,
         Model::Classifier(_) => TargetKind::Label,
-    };
+    }
+}
+
+/// The rows of a file with the columns of a model.
+pub(crate) fn select(source: Source, columns: &Columns, kind: TargetKind, wanted: Wanted) -> Result<Rows> {
     let target = match wanted {
         Wanted::Inputs => None,
         Wanted::Optional | Wanted::Required => {

@@ -1,0 +1,168 @@
+//! `wiski info`: what a model is, down to the numbers from which a prediction can be recomputed.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::{Value, json};
+use wiski::feature::{FeatureMap, Scaling};
+use wiski::model::Encoder;
+use wiski::persist::{self, Model, Stored};
+
+use crate::summary;
+
+/// Show what a model is. With --json, everything that is needed to recompute a prediction.
+///
+/// A prediction is made like this: each input is scaled, u = (x − shift)/scale; the feature map gives
+/// coordinates h (identity: h = u; linear: h = tanh((P u − mean)/(2 std))); a Gaussian process with the kernel
+/// on the grid points, interpolated by cubic convolution, gives mean and variance; the target is scaled back,
+/// y = shift + scale·mean.
+#[derive(Args)]
+pub(crate) struct Info {
+    /// A model file
+    model: PathBuf,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Info {
+    pub(crate) fn run(&self) -> Result<()> {
+        let stored: Stored = persist::load(&self.model)?;
+        let header = persist::header(&self.model)?;
+        if self.json {
+            println!("{}", describe(&stored, header.version)?);
+        } else {
+            print!("{}", summary::table(&lines(&stored)));
+        }
+        Ok(())
+    }
+}
+
+fn lines(stored: &Stored) -> Vec<(String, String)> {
+    let mut lines = Vec::new();
+    let mut line = |name: &str, value: String| lines.push((name.to_string(), value));
+    line("target", stored.columns.target.clone());
+    line("inputs", stored.columns.inputs.join(", "));
+    if let Model::Classifier(model) = &stored.model {
+        line("classes", model.classes().join(", "));
+    }
+    line("rows", format!("{} seen, weight {} in the model", stored.rows, stored.model.count()));
+    let Some((class, process)) = summary::process(&stored.model) else {
+        line("state", "still collecting the first rows".into());
+        return lines;
+    };
+    let shape: Vec<String> = summary::grid_shape(process).iter().map(ToString::to_string).collect();
+    line("grid", format!("{} points, rank {}", shape.join(" × "), process.rank()));
+    line("kernel", summary::kernels(process));
+    for (name, value) in process.hyperparameters().named() {
+        let of = class.map(|c| format!(" (class {c})")).unwrap_or_default();
+        line(&name, format!("{value:.6}{of}"));
+    }
+    if let Some(encoder) = encoder(&stored.model) {
+        let map = match encoder.map() {
+            FeatureMap::Identity(_) => "the inputs themselves".to_string(),
+            map => format!("{} learned features of {} inputs", map.output_dim(), map.input_dim()),
+        };
+        let state = if encoder.is_fixed() { "" } else { ", still learning" };
+        line("features", format!("{map}{state}"));
+    }
+    lines
+}
+
+fn encoder(model: &Model) -> Option<&Encoder> {
+    match model {
+        Model::Regressor(model) => model.encoder(),
+        Model::Classifier(model) => model.encoder(),
+    }
+}
+
+fn describe(stored: &Stored, version: u32) -> Result<Value> {
+    let columns = &stored.columns;
+    let mut all = json!({
+        "format": version,
+        "kind": match stored.model { Model::Regressor(_) => "regression", Model::Classifier(_) => "classification" },
+        "inputs": columns.inputs,
+        "target": columns.target,
+        "noise_column": columns.noise,
+        "time_column": columns.time,
+        "rows": stored.rows,
+        "n": stored.model.count(),
+        "running": stored.model.is_running(),
+    });
+    let Some(encoder) = encoder(&stored.model) else { return Ok(all) };
+    let scaling = encoder.scaling();
+    let scales: Vec<f64> = scaling.factor.iter().map(|f| f.recip()).collect();
+    all["input_scaling"] = json!({ "shift": scaling.shift, "scale": scales });
+    all["features"] = features(encoder)?;
+    match &stored.model {
+        Model::Regressor(model) => {
+            let scale = model.target_scale();
+            all["target_scaling"] = json!({ "shift": scale.shift, "scale": scale.scale });
+            if let Some(process) = model.model() {
+                merge(&mut all, process_json(process));
+            }
+        }
+        Model::Classifier(model) => {
+            all["classes"] = json!(model.classes());
+            let of = |(c, label): (usize, &String)| {
+                model.model(c).map(|process| {
+                    let mut one = process_json(process);
+                    one["class"] = json!(label);
+                    one
+                })
+            };
+            all["processes"] = model.classes().iter().enumerate().filter_map(of).collect();
+        }
+    }
+    Ok(all)
+}
+
+fn merge(into: &mut Value, from: Value) {
+    if let (Value::Object(into), Value::Object(from)) = (into, from) {
+        into.extend(from);
+    }
+}
+
+fn process_json(process: &wiski::Wiski) -> Value {
+    let hyper = process.hyperparameters();
+    let axes = process.stats().lattice().grids().iter().map(|grid| {
+        let axis = |a: &wiski::grid::Axis| json!({ "min": a.min(), "step": a.step(), "points": a.points() });
+        grid.axes().iter().map(axis).collect::<Vec<_>>()
+    });
+    let blocks: Vec<Vec<Value>> = axes.collect();
+    let named: serde_json::Map<_, _> = hyper.named().into_iter().map(|(k, v)| (k, json!(v))).collect();
+    json!({
+        "grid": blocks.concat(),
+        "blocks": blocks.iter().map(Vec::len).collect::<Vec<_>>(),
+        "kernel": summary::kernels(process),
+        "hyperparameters": named,
+        "noise": process.noise(),
+        "rank": process.rank(),
+    })
+}
+
+fn features(encoder: &Encoder) -> Result<Value> {
+    // As they are now: batch statistics as constants.
+    let mut map = encoder.map().clone();
+    map.freeze(encoder.moments())?;
+    let constants = |scaling: &Scaling| match scaling {
+        Scaling::Frozen(frozen) => json!({ "mean": frozen.mean(), "std": frozen.std() }),
+        _ => Value::Null,
+    };
+    Ok(match &map {
+        FeatureMap::Identity(_) => json!({ "kind": "identity" }),
+        FeatureMap::Linear(linear) => {
+            let weights: Vec<&[f64]> = linear.parameters().chunks_exact(linear.input_dim()).collect();
+            json!({ "kind": "linear", "weights": weights, "batch_norm": constants(linear.scaling()) })
+        }
+        FeatureMap::Mlp(mlp) => json!({
+            "kind": "mlp",
+            "hidden": mlp.hidden(),
+            "activation": format!("{:?}", mlp.activation()).to_lowercase(),
+            "parameters": mlp.parameters(),
+            "batch_norm": constants(mlp.scaling()),
+        }),
+    })
+}

@@ -1,0 +1,61 @@
+//! `wiski merge`: adds up what several models have learned.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use wiski::persist::{self, Model, Stored};
+
+/// Add up what several models have learned, exactly: as if one model had learned all the rows.
+///
+/// The models must map rows to the same coordinates: the same --bounds, or shards of one model. The first
+/// one's hyperparameters are kept unless --refit is given.
+#[derive(Args)]
+pub(crate) struct Merge {
+    /// Two or more model files
+    #[arg(required = true, num_args = 2..)]
+    models: Vec<PathBuf>,
+
+    /// Where to write the result
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+
+    /// Fit the hyperparameters to everything learned
+    #[arg(long)]
+    refit: bool,
+
+    /// Stop learning the feature maps first; models with learned features cannot be merged otherwise
+    #[arg(long)]
+    freeze: bool,
+}
+
+impl Merge {
+    pub(crate) fn run(&self) -> Result<()> {
+        let mut models = self.models.iter().map(|path| -> Result<Stored> {
+            let mut stored: Stored = persist::load(path)?;
+            if self.freeze {
+                stored.model.freeze_features().with_context(|| path.display().to_string())?;
+            }
+            Ok(stored)
+        });
+        let Some(first) = models.next() else { bail!("two models are needed") };
+        let mut sum = first?;
+        for (other, path) in models.zip(&self.models[1..]) {
+            let other = other?;
+            if other.columns != sum.columns {
+                bail!("{} has other columns than {}", path.display(), self.models[0].display());
+            }
+            sum.model.merge(&other.model).with_context(|| path.display().to_string())?;
+            sum.rows += other.rows;
+        }
+        if self.refit {
+            match &mut sum.model {
+                Model::Regressor(model) => model.refit()?,
+                Model::Classifier(_) => bail!("--refit: not for classifiers; they refit as they learn on"),
+            }
+        }
+        persist::save(&self.output, &sum)?;
+        println!("{} models merged, {} rows: {}", self.models.len(), sum.model.count(), self.output.display());
+        Ok(())
+    }
+}

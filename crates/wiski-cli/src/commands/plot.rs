@@ -1,0 +1,257 @@
+//! `wiski plot`: pictures of what a model has learned.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use wiski::feature::FeatureMap;
+use wiski::model::Z95;
+use wiski::persist::{self, Answer, Model, Stored};
+
+use crate::figures::{Curve, Effect, Effects, Field, Figure, Map};
+use crate::input::{Row, Source};
+use crate::model_options::number;
+use crate::reading::{self, BadRows, ReadingOptions, Wanted};
+
+/// Draw what a model has learned: a curve for one input, maps for two, slices for more.
+#[derive(Args)]
+pub(crate) struct Plot {
+    /// A model file
+    model: PathBuf,
+
+    /// Where to write the picture: .svg or .png
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+
+    /// Show the rows of a file too
+    #[arg(long, value_name = "FILE")]
+    data: Option<String>,
+
+    /// The one or two inputs to vary; the others stay where --at puts them
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    axes: Vec<String>,
+
+    /// Values of the other inputs, as a=1,b=2.5 [default: the middle of each]
+    #[arg(long, value_name = "COLUMN=VALUE", value_delimiter = ',', allow_hyphen_values = true)]
+    at: Vec<String>,
+
+    #[command(flatten)]
+    reading: ReadingOptions,
+}
+
+/// What of a model is to be seen.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct View {
+    /// The inputs to vary, by number; empty for a choice by their number.
+    axes: Vec<usize>,
+    /// Fixed values of inputs.
+    at: Vec<(usize, f64)>,
+    /// Data points: inputs and targets.
+    data: Vec<(Vec<f64>, Option<f64>)>,
+}
+
+impl Plot {
+    pub(crate) fn run(&self) -> Result<()> {
+        let png = match self.output.extension().and_then(|e| e.to_str()) {
+            Some("svg") => false,
+            Some("png") => true,
+            _ => bail!("{}: a picture is a .svg or a .png", self.output.display()),
+        };
+        let mut stored: Stored = persist::load(&self.model)?;
+        ensure!(stored.model.is_running(), "{}: still collecting the first rows", self.model.display());
+        let view = self.view(&stored)?;
+        let figures = figures(&mut stored, &view)?;
+        let figure = figures.first().context("there is nothing to draw")?;
+        let drawing = figure.draw();
+        let bytes = if png { drawing.png()? } else { drawing.svg().into_bytes() };
+        persist::write_atomically(&self.output, &bytes).with_context(|| self.output.display().to_string())?;
+        println!("{}", self.output.display());
+        Ok(())
+    }
+
+    fn view(&self, stored: &Stored) -> Result<View> {
+        let names = &stored.columns.inputs;
+        let place = |name: &str| -> Result<usize> {
+            let found = names.iter().position(|n| n == name);
+            found.with_context(|| format!("the model has no input '{name}'; it has {}", names.join(", ")))
+        };
+        ensure!(self.axes.len() <= 2, "--axes: one or two inputs can be varied, not {}", self.axes.len());
+        let axes = self.axes.iter().map(|a| place(a)).collect::<Result<_>>()?;
+        let fixed = |entry: &String| -> Result<(usize, f64)> {
+            let (name, value) = entry.split_once('=').with_context(|| format!("--at: '{entry}' is not a=1"))?;
+            Ok((place(name)?, number("--at", value)?))
+        };
+        let at = self.at.iter().map(fixed).collect::<Result<_>>()?;
+        let mut data = Vec::new();
+        if let Some(path) = &self.data {
+            let source = Source::open(path, &self.reading.format)?;
+            let kind = reading::kind(&stored.model);
+            let mut rows = reading::select(source, &stored.columns, kind, Wanted::Required)?;
+            let (mut row, mut bad) = (Row::default(), BadRows::new(self.reading.on_bad_row));
+            while reading::next(&mut rows, &mut row, &mut bad)? {
+                data.push((row.inputs.clone(), row.target));
+            }
+            bad.report();
+            // More dots than this hide each other, and make files large.
+            let keep = data.len().div_ceil(2000).max(1);
+            data = data.into_iter().step_by(keep).collect();
+        }
+        Ok(View { axes, at, data })
+    }
+}
+
+/// Where each input has been seen: what the grid covers, or two and a half deviations around the mean.
+pub(crate) fn ranges(model: &Model) -> Vec<(f64, f64)> {
+    let encoder = match model {
+        Model::Regressor(model) => model.encoder(),
+        Model::Classifier(model) => model.encoder(),
+    };
+    let Some(encoder) = encoder else { return vec![(-1.0, 1.0); model.input_dim()] };
+    let scaling = encoder.scaling();
+    let process = crate::summary::process(model).map(|(_, p)| p);
+    let scaled = |k: usize| match (encoder.map(), process) {
+        (FeatureMap::Identity(_), Some(process)) => {
+            let axis = &process.stats().lattice().grids()[0].axes()[k];
+            (axis.lo(), axis.hi())
+        }
+        _ => (-2.5, 2.5),
+    };
+    let user = |k: usize, v: f64| v / scaling.factor[k] + scaling.shift[k];
+    (0..model.input_dim()).map(|k| (user(k, scaled(k).0), user(k, scaled(k).1))).collect()
+}
+
+/// Evenly spaced places, both ends included but kept off the rounding of the ends.
+pub(crate) fn places((lo, hi): (f64, f64), count: usize) -> Vec<f64> {
+    let margin = 1e-9 * (hi - lo);
+    let (lo, hi) = (lo + margin, hi - margin);
+    (0..count).map(|i| lo + (hi - lo) * i as f64 / (count - 1) as f64).collect()
+}
+
+/// The pictures of a model. A prediction off the grid may extend it, so give a copy of a model that matters.
+pub(crate) fn figures(stored: &mut Stored, view: &View) -> Result<Vec<Box<dyn Figure>>> {
+    if !stored.model.is_running() {
+        return Ok(Vec::new());
+    }
+    let ranges = ranges(&stored.model);
+    let mut centre: Vec<f64> = ranges.iter().map(|(lo, hi)| 0.5 * (lo + hi)).collect();
+    view.at.iter().for_each(|&(k, value)| centre[k] = value);
+    let names = stored.columns.inputs.clone();
+    let axes = match (&view.axes[..], names.len()) {
+        ([], 1) => vec![0],
+        ([], 2) => vec![0, 1],
+        (axes, _) => axes.to_vec(),
+    };
+    match axes[..] {
+        [k] => Ok(vec![Box::new(curve(stored, view, &centre, k, ranges[k])?)]),
+        [a, b] => Ok(vec![Box::new(map(stored, view, &centre, [a, b], [ranges[a], ranges[b]])?)]),
+        _ => Ok(vec![Box::new(slices(stored, &centre, &ranges)?)]),
+    }
+}
+
+/// What is shown of a prediction: mean, deviation of the function, deviation of an observation.
+fn shown(stored: &mut Stored, x: &[f64]) -> Result<[f64; 3]> {
+    Ok(match stored.model.predict(x)? {
+        Answer::Value(p) => [p.mean, p.variance.sqrt(), p.std()],
+        Answer::Class(p) => {
+            // Of classes: the probability of the last one, and how undecided the model is.
+            let last = p.probabilities.last().copied().unwrap_or(0.0);
+            [last, (last * (1.0 - last)).sqrt(), f64::NAN]
+        }
+    })
+}
+
+fn quantity(stored: &Stored) -> String {
+    match &stored.model {
+        Model::Regressor(_) => stored.columns.target.clone(),
+        Model::Classifier(model) => {
+            format!("probability of {}", model.classes().last().map_or("", String::as_str))
+        }
+    }
+}
+
+/// Values along one input, the others staying at `centre`.
+fn along(stored: &mut Stored, centre: &[f64], k: usize, xs: &[f64]) -> Result<Vec<[f64; 3]>> {
+    let mut x = centre.to_vec();
+    xs.iter()
+        .map(|&v| {
+            x[k] = v;
+            shown(stored, &x)
+        })
+        .collect()
+}
+
+fn curve(stored: &mut Stored, view: &View, centre: &[f64], k: usize, range: (f64, f64)) -> Result<Curve> {
+    let x = places(range, 300);
+    let values = along(stored, centre, k, &x)?;
+    let band = |sign: f64, which: usize| -> Vec<f64> {
+        values.iter().map(|v| v[0] + sign * Z95 * v[which]).collect()
+    };
+    let regression = matches!(stored.model, Model::Regressor(_));
+    let (data_x, data_y) = view.data.iter().filter_map(|(x, y)| y.map(|y| (x[k], y))).unzip();
+    Ok(Curve {
+        title: quantity(stored),
+        x_label: stored.columns.inputs[k].clone(),
+        y_label: quantity(stored),
+        mean: values.iter().map(|v| v[0]).collect(),
+        lower: if regression { band(-1.0, 1) } else { Vec::new() },
+        upper: if regression { band(1.0, 1) } else { Vec::new() },
+        lower_observed: if regression { band(-1.0, 2) } else { Vec::new() },
+        upper_observed: if regression { band(1.0, 2) } else { Vec::new() },
+        x,
+        data_x,
+        data_y,
+    })
+}
+
+fn map(
+    stored: &mut Stored,
+    view: &View,
+    centre: &[f64],
+    [a, b]: [usize; 2],
+    [range_a, range_b]: [(f64, f64); 2],
+) -> Result<Map> {
+    ensure!(a != b, "--axes: two different inputs are needed");
+    let (x, y) = (places(range_a, 80), places(range_b, 80));
+    let mut point = centre.to_vec();
+    let (mut mean, mut std) = (Vec::new(), Vec::new());
+    for &v in &y {
+        point[b] = v;
+        for &u in &x {
+            point[a] = u;
+            let [m, s, _] = shown(stored, &point)?;
+            mean.push(m);
+            std.push(s);
+        }
+    }
+    let quantity = quantity(stored);
+    let field = |title: &str, values| Field { title: title.into(), quantity: format!("{title} of {quantity}"), values };
+    Ok(Map {
+        title: quantity.clone(),
+        x_label: stored.columns.inputs[a].clone(),
+        y_label: stored.columns.inputs[b].clone(),
+        fields: vec![field("mean", mean), field("standard deviation", std)],
+        data_x: view.data.iter().map(|(p, _)| p[a]).collect(),
+        data_y: view.data.iter().map(|(p, _)| p[b]).collect(),
+        x,
+        y,
+    })
+}
+
+/// One curve for each input, the others staying in the middle.
+fn slices(stored: &mut Stored, centre: &[f64], ranges: &[(f64, f64)]) -> Result<Effects> {
+    let mut effects = Vec::new();
+    for (k, &range) in ranges.iter().enumerate() {
+        let x = places(range, 120);
+        let values = along(stored, centre, k, &x)?;
+        let band = |sign: f64| values.iter().map(|v| v[0] + sign * Z95 * v[1]).collect();
+        effects.push(Effect {
+            name: stored.columns.inputs[k].clone(),
+            share: f64::NAN,
+            mean: values.iter().map(|v| v[0]).collect(),
+            lower: band(-1.0),
+            upper: band(1.0),
+            x,
+        });
+    }
+    Ok(Effects { title: "the other inputs in the middle of their range".into(), y_label: quantity(stored), effects })
+}

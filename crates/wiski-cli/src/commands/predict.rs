@@ -1,0 +1,83 @@
+//! `wiski predict`: adds predictions to the rows of a file.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use wiski::model::Z95;
+use wiski::persist::{self, Answer, Model, Stored};
+
+use crate::input::{Row, Source};
+use crate::output::Output;
+use crate::reading::{self, BadRows, ReadingOptions, Wanted};
+
+/// Add predictions to the rows of a file: mean, std, lower and upper (95 %), or a probability for each class.
+#[derive(Args)]
+pub(crate) struct Predict {
+    /// A model file
+    model: PathBuf,
+
+    /// A CSV, NDJSON or Parquet file with the model's input columns, or - for standard input
+    input: String,
+
+    /// Where to write the CSV
+    #[arg(long, short, value_name = "FILE", default_value = "-")]
+    output: String,
+
+    /// The standard deviation and interval of the function, without the noise of an observation
+    #[arg(long)]
+    latent: bool,
+
+    #[command(flatten)]
+    reading: ReadingOptions,
+}
+
+impl Predict {
+    pub(crate) fn run(&self) -> Result<()> {
+        let Stored { columns, mut model, .. } = persist::load(&self.model)?;
+        let source = Source::open(&self.input, &self.reading.format)?;
+        let mut out = Output::open(&self.output)?;
+        source.columns().iter().for_each(|name| out.text(name));
+        let added: Vec<String> = match &model {
+            Model::Regressor(_) => ["mean", "std", "lower", "upper"].map(String::from).to_vec(),
+            Model::Classifier(model) => {
+                let classes = model.classes().iter().map(|class| format!("p_{class}"));
+                std::iter::once("predicted".to_string()).chain(classes).collect()
+            }
+        };
+        added.iter().for_each(|name| out.text(name));
+        out.end_row()?;
+
+        let piped = self.input == "-";
+        let mut rows = reading::select(source, &columns, reading::kind(&model), Wanted::Inputs)?;
+        let mut bad = BadRows::new(self.reading.on_bad_row);
+        let mut row = Row::default();
+        while reading::next(&mut rows, &mut row, &mut bad)? {
+            let answer = match model.predict(&row.inputs) {
+                Ok(answer) => answer,
+                Err(error) => {
+                    bad.refuse(reading::refusal(&error, rows.name(), &row, &columns, &model))?;
+                    continue;
+                }
+            };
+            out.cells(&row.cells);
+            match answer {
+                Answer::Value(p) => {
+                    let std = if self.latent { p.variance.sqrt() } else { p.std() };
+                    [p.mean, std, p.mean - Z95 * std, p.mean + Z95 * std].into_iter().for_each(|v| out.number(v));
+                }
+                Answer::Class(p) => {
+                    out.text(&p.label);
+                    p.probabilities.iter().for_each(|&p| out.number(p));
+                }
+            }
+            out.end_row()?;
+            if piped {
+                out.flush()?;
+            }
+        }
+        out.finish()?;
+        bad.report();
+        Ok(())
+    }
+}

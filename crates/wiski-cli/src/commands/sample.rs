@@ -1,0 +1,98 @@
+//! `wiski sample`: functions drawn from the posterior.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail, ensure};
+use clap::Args;
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use wiski::persist::{self, Model, Stored};
+
+use super::plot;
+use crate::input::{Row, Source};
+use crate::output::Output;
+use crate::reading::{self, BadRows, ReadingOptions, Wanted};
+
+/// Draw functions from the posterior and print their values as CSV: one column for each function.
+#[derive(Args)]
+pub(crate) struct Sample {
+    /// A model file
+    model: PathBuf,
+
+    /// A file with the rows at which to evaluate them [default: 200 places along the only input]
+    #[arg(long, value_name = "FILE")]
+    at: Option<String>,
+
+    /// How many functions
+    #[arg(long, short = 'n', default_value_t = 5, value_name = "COUNT")]
+    functions: usize,
+
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+
+    /// Where to write the CSV
+    #[arg(long, short, value_name = "FILE", default_value = "-")]
+    output: String,
+
+    #[command(flatten)]
+    reading: ReadingOptions,
+}
+
+impl Sample {
+    pub(crate) fn run(&self) -> Result<()> {
+        ensure!(self.functions > 0, "-n: at least one function");
+        let stored: Stored = persist::load(&self.model)?;
+        let Model::Regressor(model) = &stored.model else {
+            bail!("{}: functions are drawn from models of numbers, not of classes", self.model.display());
+        };
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
+        let functions: Vec<_> = (0..self.functions).map(|_| model.sample(&mut rng)).collect::<Result<_, _>>()?;
+        let mut out = Output::open(&self.output)?;
+        let header = |out: &mut Output, names: &[String]| {
+            names.iter().for_each(|name| out.text(name));
+            (1..=functions.len()).for_each(|i| out.text(&format!("f{i}")));
+            out.end_row()
+        };
+        let mut bad = BadRows::new(self.reading.on_bad_row);
+        if let Some(path) = &self.at {
+            let source = Source::open(path, &self.reading.format)?;
+            header(&mut out, source.columns())?;
+            let mut rows = reading::select(source, &stored.columns, reading::kind(&stored.model), Wanted::Inputs)?;
+            let mut row = Row::default();
+            while reading::next(&mut rows, &mut row, &mut bad)? {
+                let values: Result<Vec<f64>, _> = functions.iter().map(|f| f.value(&row.inputs)).collect();
+                match values {
+                    Ok(values) => {
+                        out.cells(&row.cells);
+                        values.into_iter().for_each(|v| out.number(v));
+                        out.end_row()?;
+                    }
+                    Err(error) => bad.refuse(reading::refusal(
+                        &error,
+                        rows.name(),
+                        &row,
+                        &stored.columns,
+                        &stored.model,
+                    ))?,
+                }
+            }
+        } else {
+            ensure!(
+                stored.columns.inputs.len() == 1,
+                "--at: the model has {} inputs, so say at which rows to evaluate the functions",
+                stored.columns.inputs.len()
+            );
+            header(&mut out, &stored.columns.inputs)?;
+            for x in plot::places(plot::ranges(&stored.model)[0], 200) {
+                out.number(x);
+                for f in &functions {
+                    out.number(f.value(&[x])?);
+                }
+                out.end_row()?;
+            }
+        }
+        out.finish()?;
+        bad.report();
+        Ok(())
+    }
+}

@@ -1,0 +1,473 @@
+//! `wiski stream`: predict, then learn, row after row.
+
+mod feed;
+mod learner;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde_json::json;
+use wiski::model::{Prequential, PrequentialClasses, Z95};
+use wiski::persist::{Answer, Columns, Model, Stored};
+use wiski::{Classes, OnlineClassifier, OnlineRegressor};
+
+use self::feed::Feed;
+use self::learner::{JournalOptions, Learner};
+use crate::input::{Row, Source, TargetKind};
+use crate::model_options::ModelOptions;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::reading::{self, BadRows, ReadingOptions, Wanted};
+use crate::report::Recorder;
+use crate::summary::{self, Figures, Summary};
+
+/// Predict, then learn, row after row.
+#[derive(Args)]
+pub(crate) struct Stream {
+    /// A CSV, NDJSON or Parquet file (also .gz), or - for standard input
+    input: String,
+
+    /// The column to predict
+    #[arg(long, short, value_name = "COLUMN", required_unless_present = "resume")]
+    target: Option<String>,
+
+    /// The input columns [default: all other columns of numbers]
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    inputs: Option<Vec<String>>,
+
+    /// A column with the known noise variance of each row
+    #[arg(long, value_name = "COLUMN")]
+    noise_col: Option<String>,
+
+    /// A column with the time of each row: numbers, or dates and times
+    #[arg(long, value_name = "COLUMN")]
+    time_col: Option<String>,
+
+    /// The target is a class, not a number
+    #[arg(long)]
+    classify: bool,
+
+    #[command(flatten)]
+    model_options: ModelOptions,
+
+    /// Take the rows in random order
+    #[arg(long, value_name = "SEED")]
+    shuffle: Option<u64>,
+
+    /// Keep this share of the rows, chosen at random, for a test at the end
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    holdout: f64,
+
+    /// Stop after so many rows
+    #[arg(long, value_name = "ROWS")]
+    limit: Option<u64>,
+
+    /// Write every prediction to a CSV file
+    #[arg(long, value_name = "FILE")]
+    predictions: Option<String>,
+
+    /// Write the model to a file at the end
+    #[arg(long, short, value_name = "FILE")]
+    model: Option<PathBuf>,
+
+    /// Go on with the model in --model, if that file is there, else with the one named here
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    resume: Option<Option<PathBuf>>,
+
+    /// Write a report with figures to a folder
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+
+    /// Print the summary as one JSON object
+    #[arg(long)]
+    json: bool,
+
+    /// Print a line for every row as it arrives: mean, standard deviation, standardised residual, alarm
+    #[arg(long, value_name = "FORMAT", value_enum, num_args = 0..=1, default_missing_value = "csv")]
+    emit: Option<Emit>,
+
+    /// Raise an alarm where the target is so many standard deviations off
+    #[arg(long, value_name = "SIGMAS", default_value_t = 4.0)]
+    alarm: f64,
+
+    #[command(flatten)]
+    journal: JournalOptions,
+
+    #[command(flatten)]
+    reading: ReadingOptions,
+
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Emit {
+    Csv,
+    Ndjson,
+}
+
+impl Stream {
+    pub(crate) fn run(&self) -> Result<()> {
+        ensure!((0.0..1.0).contains(&self.holdout), "--holdout: {} is not a share below 1", self.holdout);
+        ensure!(self.alarm > 0.0, "--alarm: {} is not above 0", self.alarm);
+        let mut bad = BadRows::new(self.reading.on_bad_row);
+        let mut source = Source::open(&self.input, &self.reading.format)?;
+
+        let resumed = self.resumed()?;
+        let columns = match &resumed {
+            Some(stored) => self.same_columns(&stored.columns)?,
+            None => self.columns(&mut source)?,
+        };
+        let kind = match &resumed {
+            Some(stored) => reading::kind(&stored.model),
+            None if self.classify => TargetKind::Label,
+            None => TargetKind::Number,
+        };
+        let wanted = if self.emit.is_some() { Wanted::Optional } else { Wanted::Required };
+        let rows = reading::select(source, &columns, kind, wanted)?;
+        let share = resumed.is_none() && self.model_options.pretrain.is_some_and(|p| p < 1.0);
+        let mut feed = Feed::new(rows, self.shuffle, share, self.input == "-", &mut bad)?;
+
+        let stored = match resumed {
+            Some(stored) => stored,
+            None => self.fresh(columns, feed.total())?,
+        };
+        let learner = Learner::new(stored, &self.journal)?;
+        let run = Run::new(self, learner, bad)?;
+        run.over(&mut feed)
+    }
+
+    /// The model to go on with.
+    fn resumed(&self) -> Result<Option<Stored>> {
+        let Some(resume) = &self.resume else { return Ok(None) };
+        let own = self.model.as_ref().filter(|path| path.exists());
+        let Some(path) = own.or(resume.as_ref()) else {
+            let none = self.model.as_ref().map(|m| format!(": {} does not exist", m.display()));
+            bail!("--resume: there is no model to go on with{}", none.unwrap_or_default());
+        };
+        Ok(Some(wiski::persist::load(path)?))
+    }
+
+    /// The columns of a resumed model, unless the command line asks for others.
+    fn same_columns(&self, columns: &Columns) -> Result<Columns> {
+        let differs = |option: &str, own: &str, asked: &str| {
+            bail!("{option}: the model was learned with {own}, not {asked}")
+        };
+        if let Some(target) = self.target.as_ref().filter(|t| **t != columns.target) {
+            differs("--target", &columns.target, target)?;
+        }
+        if let Some(inputs) = self.inputs.as_ref().filter(|i| **i != columns.inputs) {
+            differs("--inputs", &columns.inputs.join(","), &inputs.join(","))?;
+        }
+        Ok(columns.clone())
+    }
+
+    fn columns(&self, source: &mut Source) -> Result<Columns> {
+        let target = self.target.clone().context("--target is needed")?;
+        let others: Vec<&str> =
+            [Some(&target), self.noise_col.as_ref(), self.time_col.as_ref()].into_iter().flatten().map(String::as_str).collect();
+        let inputs = match &self.inputs {
+            Some(inputs) => inputs.clone(),
+            None => {
+                let inferred = source.infer_inputs(&others)?;
+                if !inferred.left_out.is_empty() && !self.quiet {
+                    eprintln!("wiski: columns without numbers are left out: {}", inferred.left_out.join(", "));
+                }
+                inferred.inputs
+            }
+        };
+        ensure!(!inputs.is_empty(), "{} has no column of numbers besides the target", source.name());
+        Ok(Columns { inputs, target, noise: self.noise_col.clone(), time: self.time_col.clone() })
+    }
+
+    fn fresh(&self, columns: Columns, total: Option<usize>) -> Result<Stored> {
+        let width = columns.inputs.len();
+        let settings =
+            self.model_options.settings(width, total, columns.noise.is_some(), columns.time.is_some())?;
+        let model = if self.classify {
+            ensure!(columns.noise.is_none(), "--noise-col has no meaning with --classify");
+            let classes = Classes::discovered().adding_unseen();
+            Model::Classifier(Box::new(OnlineClassifier::new(width, classes, settings)?))
+        } else {
+            Model::Regressor(Box::new(OnlineRegressor::new(width, settings)?))
+        };
+        Ok(Stored::new(columns, model)?)
+    }
+}
+
+/// A stream on its way.
+struct Run<'a> {
+    options: &'a Stream,
+    learner: Learner,
+    bad: BadRows,
+    recorder: Option<Recorder>,
+    predictions: Option<Output>,
+    emitted: Option<Output>,
+    progress: Progress,
+    /// Rows kept for the test at the end.
+    held_out: Vec<Row>,
+    chance: Xoshiro256PlusPlus,
+    rows: u64,
+    refits: usize,
+    drifts: u64,
+    start: Instant,
+}
+
+impl<'a> Run<'a> {
+    fn new(options: &'a Stream, learner: Learner, bad: BadRows) -> Result<Self> {
+        let classes = matches!(learner.stored().model, Model::Classifier(_));
+        let predictions = options.predictions.as_deref().map(Output::open).transpose()?;
+        let emitted = if options.emit.is_some() { Some(Output::open("-")?) } else { None };
+        let mut run = Self {
+            options,
+            bad,
+            recorder: options.report.is_some().then(|| Recorder::new(classes)),
+            predictions,
+            emitted,
+            progress: Progress::new(!options.quiet && options.emit.is_none()),
+            held_out: Vec::new(),
+            chance: Xoshiro256PlusPlus::seed_from_u64(options.model_options.seed ^ 0x9E37_79B9_7F4A_7C15),
+            rows: 0,
+            refits: 0,
+            drifts: 0,
+            start: Instant::now(),
+            learner,
+        };
+        let header = |out: &mut Option<Output>, names: &[&str]| -> Result<()> {
+            if let Some(out) = out {
+                names.iter().for_each(|name| out.text(name));
+                out.end_row()?;
+            }
+            Ok(())
+        };
+        let number = ["row", "target", "mean", "std", "lower", "upper"];
+        let class = ["row", "label", "predicted", "probability", "probability_of_label"];
+        header(&mut run.predictions, if classes { &class } else { &number })?;
+        if options.emit == Some(Emit::Csv) {
+            let number = ["row", "mean", "std", "residual", "alarm", "drift"];
+            let class = ["row", "predicted", "probability", "surprise", "alarm", "drift"];
+            header(&mut run.emitted, if classes { &class } else { &number })?;
+            run.emitted.as_mut().map_or(Ok(()), Output::flush)?;
+        }
+        Ok(run)
+    }
+
+    fn over(mut self, feed: &mut Feed) -> Result<()> {
+        let mut row = Row::default();
+        let mut known = self.learner.rows_to_skip();
+        while self.options.limit.is_none_or(|limit| self.rows < limit) && feed.next(&mut row, &mut self.bad)? {
+            if known > 0 {
+                known -= 1;
+                continue;
+            }
+            if self.options.holdout > 0.0 && self.chance.random::<f64>() < self.options.holdout {
+                self.held_out.push(row.clone());
+                continue;
+            }
+            self.step(&row, feed)?;
+        }
+        self.finish(feed)
+    }
+
+    fn step(&mut self, row: &Row, feed: &Feed) -> Result<()> {
+        let answer = match self.learner.step(&reading::as_model_row(row)) {
+            Ok(answer) => answer,
+            // What is wrong with a file is not the row's fault.
+            Err(error @ wiski::Error::File { .. }) => return Err(error.into()),
+            Err(error) => {
+                let stored = self.learner.stored();
+                let message = reading::refusal(&error, feed.name(), row, &stored.columns, &stored.model);
+                return self.bad.refuse(message);
+            }
+        };
+        self.rows += 1;
+        if let Some(recorder) = &mut self.recorder {
+            record(recorder, self.rows, answer.as_ref(), row);
+            let refits = learner::refits(&self.learner.stored().model);
+            if refits != self.refits || self.rows.is_power_of_two() {
+                self.refits = refits;
+                if let Some((_, process)) = summary::process(&self.learner.stored().model) {
+                    recorder.hyperparameters(self.rows, &process.hyperparameters().named());
+                }
+            }
+        }
+        if let Some(out) = &mut self.predictions {
+            write_prediction(out, row, answer.as_ref(), self.learner.stored())?;
+        }
+        if self.emitted.is_some() {
+            self.emit(row, answer.as_ref())?;
+        }
+        if self.rows & 0xff == 0 {
+            self.progress.show(self.rows, feed.progress(), &self.learner.stored().model);
+        }
+        Ok(())
+    }
+
+    /// One line for one row, at once.
+    fn emit(&mut self, row: &Row, answer: Option<&Answer>) -> Result<()> {
+        let Some(out) = &mut self.emitted else { return Ok(()) };
+        let drifts = learner::drifts(&self.learner.stored().model);
+        let drift = std::mem::replace(&mut self.drifts, drifts) != drifts;
+        let off = match answer {
+            Some(Answer::Value(p)) => row.target.map(|y| (y - p.mean) / p.std()),
+            // How surprising the class was, in units of a normal residual with the same probability density:
+            // −log p, as a plain number of nats.
+            Some(Answer::Class(p)) => row.label.as_ref().map(|label| -learner::probability(p, label, self.learner.stored()).max(f64::MIN_POSITIVE).ln()),
+            None => None,
+        };
+        let limit = match answer {
+            // A class as unlikely as a normal value so many deviations off.
+            Some(Answer::Class(_)) => 0.5 * self.options.alarm * self.options.alarm,
+            _ => self.options.alarm,
+        };
+        let alarm = off.is_some_and(|z| z.abs() > limit);
+        let (first, second): (serde_json::Value, Option<f64>) = match answer {
+            Some(Answer::Value(p)) => (json!(p.mean), Some(p.std())),
+            Some(Answer::Class(p)) => (json!(p.label), Some(p.probabilities[p.best])),
+            None => (json!(null), None),
+        };
+        if self.options.emit == Some(Emit::Ndjson) {
+            let names = match self.learner.stored().model {
+                Model::Regressor(_) => ["mean", "std", "residual"],
+                Model::Classifier(_) => ["predicted", "probability", "surprise"],
+            };
+            let line = json!({
+                "row": row.number, names[0]: first, names[1]: second, names[2]: off,
+                "alarm": alarm, "drift": drift,
+            });
+            out.line(&line.to_string())?;
+        } else {
+            out.number(row.number as f64);
+            match (&first, first.as_f64()) {
+                (_, Some(mean)) => out.number(mean),
+                (serde_json::Value::String(label), _) => out.text(label),
+                _ => out.text(""),
+            }
+            out.maybe(second);
+            out.maybe(off);
+            out.number(f64::from(u8::from(alarm)));
+            out.number(f64::from(u8::from(drift)));
+            out.end_row()?;
+        }
+        Ok(out.flush()?)
+    }
+
+    fn finish(mut self, feed: &Feed) -> Result<()> {
+        self.progress.done();
+        let live = self.emitted.is_some() || self.options.journal.journal.is_some();
+        if self.rows == 0 && self.learner.stored().rows == 0 {
+            bail!("{} has no rows", feed.name());
+        }
+        let stored = self.learner.finish()?;
+        let mut stored = stored;
+        if !stored.model.is_running() && stored.model.count() >= 2.0 && !live {
+            // Fewer rows than a warm-up: they are all there is.
+            stored.model.finish_warm_up()?;
+        }
+        let seconds = self.start.elapsed().as_secs_f64();
+        if let Some(out) = self.predictions.take() {
+            out.finish()?;
+        }
+        let holdout = match self.options.holdout > 0.0 {
+            true => Some(test(&mut stored.model, &self.held_out, feed.name(), &stored.columns)?),
+            false => None,
+        };
+        if let Some(path) = &self.options.model {
+            wiski::persist::save(path, &stored)?;
+        }
+        let mut summary = Summary {
+            stored: &stored,
+            rows: self.rows,
+            skipped: self.bad.count,
+            holdout,
+            seconds,
+            model_file: self.options.model.as_ref().map(|p| p.display().to_string()),
+            report: None,
+        };
+        if let (Some(folder), Some(recorder)) = (&self.options.report, &self.recorder) {
+            let surface = super::plot::figures(&mut stored.clone(), &super::plot::View::default())?;
+            let page = crate::report::write_stream(folder, recorder, &summary, surface)?;
+            summary.report = Some(page.display().to_string());
+        }
+        self.bad.report();
+        let text = if self.options.json { format!("{}\n", summary.json()) } else { summary::table(&summary.lines()) };
+        let shown = match (self.options.emit, self.options.quiet) {
+            // Standard output is for the predictions.
+            (Some(_), true) => Ok(()),
+            (Some(_), false) => std::io::stderr().write_all(text.as_bytes()),
+            (None, _) => std::io::stdout().write_all(text.as_bytes()),
+        };
+        shown.context("standard output")
+    }
+}
+
+fn record(recorder: &mut Recorder, row: u64, answer: Option<&Answer>, data: &Row) {
+    match (answer, data.target, &data.label) {
+        (Some(Answer::Value(p)), Some(y), _) => recorder.value(row, p.mean, p.std(), y),
+        (Some(Answer::Class(p)), _, Some(label)) => {
+            let correct = p.label == *label;
+            recorder.class(row, p.probabilities[p.best], correct);
+        }
+        _ => {}
+    }
+}
+
+fn write_prediction(out: &mut Output, row: &Row, answer: Option<&Answer>, stored: &Stored) -> Result<()> {
+    out.number(row.number as f64);
+    match answer {
+        Some(Answer::Value(p)) => {
+            let half = Z95 * p.std();
+            out.maybe(row.target);
+            [p.mean, p.std(), p.mean - half, p.mean + half].into_iter().for_each(|v| out.number(v));
+        }
+        Some(Answer::Class(p)) => {
+            out.text(row.label.as_deref().unwrap_or_default());
+            out.text(&p.label);
+            out.number(p.probabilities[p.best]);
+            let label = row.label.as_deref().unwrap_or_default();
+            out.number(learner::probability(p, label, stored));
+        }
+        None => {
+            match &row.label {
+                Some(label) => out.text(label),
+                None => out.maybe(row.target),
+            }
+            let rest = if row.label.is_some() { 3 } else { 4 };
+            (0..rest).for_each(|_| out.text(""));
+        }
+    }
+    Ok(out.end_row()?)
+}
+
+/// Predicts the rows that were held out.
+fn test(model: &mut Model, rows: &[Row], file: &str, columns: &Columns) -> Result<Figures> {
+    let mut numbers = Prequential::default();
+    let mut classes = PrequentialClasses::default();
+    for row in rows {
+        match model.predict(&row.inputs) {
+            Ok(Answer::Value(p)) => {
+                if let Some(y) = row.target {
+                    // Known noise belongs to the observation.
+                    let noise = row.noise.unwrap_or(p.noise);
+                    numbers.record(&wiski::Prediction { noise, ..p }, y);
+                }
+            }
+            Ok(Answer::Class(p)) => {
+                let Model::Classifier(classifier) = &*model else { continue };
+                let class = classifier.classes().iter().position(|c| Some(c) == row.label.as_ref());
+                classes.record(&p.probabilities, p.best, class);
+            }
+            Err(error) => bail!(reading::refusal(&error, file, row, columns, model)),
+        }
+    }
+    Ok(match model {
+        Model::Regressor(_) => Figures::Numbers(numbers),
+        Model::Classifier(_) => Figures::Classes(classes),
+    })
+}

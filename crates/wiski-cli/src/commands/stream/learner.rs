@@ -1,0 +1,144 @@
+//! A model that learns in memory, or with a journal.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use wiski::ClassPrediction;
+use wiski::persist::{Answer, Durable, DurableOptions, Model, Row, Stored, Sync};
+
+/// How rows are made safe.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct JournalOptions {
+    /// Log every row to a folder before it is learned, and recover from there after a crash
+    #[arg(long, value_name = "DIR")]
+    pub(crate) journal: Option<PathBuf>,
+
+    /// With --journal: skip as many rows of the input as the journal already holds
+    #[arg(long = "continue", requires = "journal")]
+    go_on: bool,
+
+    /// When the journal is forced to the disk: row, off, or a number of seconds
+    #[arg(long, value_name = "WHEN", default_value = "1", requires = "journal")]
+    sync: String,
+
+    /// Write a snapshot and empty the journal after so many rows
+    #[arg(long, value_name = "ROWS", default_value_t = 50_000, requires = "journal")]
+    compact_after: u64,
+}
+
+impl JournalOptions {
+    fn durable(&self) -> Result<DurableOptions> {
+        let sync = match self.sync.as_str() {
+            "row" => Sync::EveryRow,
+            "off" => Sync::Never,
+            text => match text.parse::<f64>() {
+                Ok(seconds) if seconds > 0.0 && seconds < 1e9 => Sync::Every(Duration::from_secs_f64(seconds)),
+                _ => bail!("--sync: '{text}' is not row, off or a number of seconds"),
+            },
+        };
+        Ok(DurableOptions { sync, compact_after: self.compact_after.max(1) })
+    }
+}
+
+pub(crate) enum Learner {
+    Memory(Box<Stored>),
+    Journal { durable: Box<Durable>, skip: u64 },
+}
+
+impl Learner {
+    pub(crate) fn new(stored: Stored, options: &JournalOptions) -> Result<Self> {
+        let Some(folder) = &options.journal else { return Ok(Self::Memory(Box::new(stored))) };
+        let (columns, settings) = (stored.columns.clone(), settings(&stored.model).clone());
+        let (durable, recovered) = Durable::open(folder, options.durable()?, || Ok(stored))?;
+        let found = durable.stored();
+        if found.columns != columns {
+            bail!("{}: the journal has other columns than were asked for", folder.display());
+        }
+        let total = recovered.from_snapshot + recovered.replayed;
+        if total > 0 {
+            let torn = match recovered.dropped_bytes {
+                0 => "",
+                _ => "; an incomplete last row was dropped",
+            };
+            eprintln!(
+                "wiski: {} rows recovered, {} of them from the journal{torn}",
+                total, recovered.replayed
+            );
+            if !same_options(&settings, self::settings(&found.model)) {
+                eprintln!("wiski: the journal's model goes on with its own settings, not with those given now");
+            }
+        }
+        Ok(Self::Journal { durable: Box::new(durable), skip: if options.go_on { total } else { 0 } })
+    }
+
+    pub(crate) fn stored(&self) -> &Stored {
+        match self {
+            Self::Memory(stored) => stored,
+            Self::Journal { durable, .. } => durable.stored(),
+        }
+    }
+
+    /// The number of rows of the input that are known already.
+    pub(crate) fn rows_to_skip(&self) -> u64 {
+        match self {
+            Self::Memory(_) => 0,
+            Self::Journal { skip, .. } => *skip,
+        }
+    }
+
+    pub(crate) fn step(&mut self, row: &Row) -> wiski::Result<Option<Answer>> {
+        match self {
+            Self::Memory(stored) => stored.step(row),
+            Self::Journal { durable, .. } => durable.step(row),
+        }
+    }
+
+    /// Brings everything to the disk; what the model has become.
+    pub(crate) fn finish(&mut self) -> Result<Stored> {
+        Ok(match self {
+            Self::Memory(stored) => (**stored).clone(),
+            Self::Journal { durable, .. } => {
+                durable.compact()?;
+                durable.stored().clone()
+            }
+        })
+    }
+}
+
+fn settings(model: &Model) -> &wiski::Settings {
+    match model {
+        Model::Regressor(model) => model.settings(),
+        Model::Classifier(model) => model.settings(),
+    }
+}
+
+/// The drift detector's sums are state, not a setting.
+fn same_options(a: &wiski::Settings, b: &wiski::Settings) -> bool {
+    let plain = |s: &wiski::Settings| wiski::Settings { drift: None, ..s.clone() };
+    plain(a) == plain(b)
+}
+
+/// How often the hyperparameters were refitted.
+pub(crate) fn refits(model: &Model) -> usize {
+    match model {
+        Model::Regressor(model) => model.refits(),
+        Model::Classifier(model) => model.refits(),
+    }
+}
+
+/// How often drift was signalled.
+pub(crate) fn drifts(model: &Model) -> u64 {
+    match model {
+        Model::Regressor(model) => model.drifts(),
+        Model::Classifier(_) => 0,
+    }
+}
+
+/// The probability that was given to a label; 0 for one that was not known.
+pub(crate) fn probability(prediction: &ClassPrediction, label: &str, stored: &Stored) -> f64 {
+    let Model::Classifier(model) = &stored.model else { return 0.0 };
+    let class = model.classes().iter().position(|c| c == label);
+    class.and_then(|c| prediction.probabilities.get(c)).copied().unwrap_or(0.0)
+}

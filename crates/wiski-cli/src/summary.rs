@@ -1,0 +1,152 @@
+//! What a stream came to: as a table for people, as JSON for programs.
+
+use serde_json::{Map, Value, json};
+use wiski::model::{Prequential, PrequentialClasses};
+use wiski::persist::{Model, Stored};
+
+/// The figures of predictions on rows the model had not seen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Figures {
+    Numbers(Prequential),
+    Classes(PrequentialClasses),
+}
+
+impl Figures {
+    /// The figures of the predictions made along the stream.
+    pub(crate) fn of_stream(model: &Model) -> Self {
+        match model {
+            Model::Regressor(model) => Self::Numbers(*model.metrics()),
+            Model::Classifier(model) => Self::Classes(*model.metrics()),
+        }
+    }
+
+    fn rows(self) -> f64 {
+        match self {
+            Self::Numbers(m) => m.rows(),
+            Self::Classes(m) => m.rows(),
+        }
+    }
+
+    /// Names and values; empty without rows.
+    fn values(self) -> Vec<(&'static str, f64)> {
+        match self {
+            _ if self.rows() == 0.0 => Vec::new(),
+            Self::Numbers(m) => vec![("rmse", m.rmse()), ("nll", m.nll()), ("coverage95", m.coverage95())],
+            Self::Classes(m) => vec![("accuracy", m.accuracy()), ("log_loss", m.log_loss())],
+        }
+    }
+
+    fn json(self) -> Value {
+        if self.rows() == 0.0 {
+            return Value::Null;
+        }
+        let mut map: Map<_, _> = self.values().into_iter().map(|(k, v)| (k.into(), json!(v))).collect();
+        map.insert("rows".into(), json!(self.rows()));
+        Value::Object(map)
+    }
+
+    fn text(self) -> String {
+        let show = |(name, value): (&str, f64)| match name {
+            "coverage95" => format!("{:.1} % of targets in the 95 % interval", 100.0 * value),
+            "accuracy" => format!("accuracy {:.2} %", 100.0 * value),
+            "log_loss" => format!("log-loss {value:.4}"),
+            name => format!("{} {value:.4}", name.to_uppercase()),
+        };
+        let all: Vec<String> = self.values().into_iter().map(show).collect();
+        if all.is_empty() { "nothing was predicted".into() } else { all.join(", ") }
+    }
+}
+
+/// What a run of `wiski stream` came to.
+pub(crate) struct Summary<'a> {
+    pub(crate) stored: &'a Stored,
+    pub(crate) rows: u64,
+    pub(crate) skipped: u64,
+    pub(crate) holdout: Option<Figures>,
+    pub(crate) seconds: f64,
+    pub(crate) model_file: Option<String>,
+    pub(crate) report: Option<String>,
+}
+
+impl Summary<'_> {
+    pub(crate) fn json(&self) -> Value {
+        let process = process(&self.stored.model);
+        let hyper = process.map(|(_, p)| p.hyperparameters().named().into_iter().collect::<Vec<_>>());
+        let hyper: Map<_, _> = hyper.into_iter().flatten().map(|(k, v)| (k, json!(v))).collect();
+        json!({
+            "rows": self.rows,
+            "skipped": self.skipped,
+            "prequential": Figures::of_stream(&self.stored.model).json(),
+            "holdout": self.holdout.map_or(Value::Null, Figures::json),
+            "seconds": { "total": self.seconds, "per_row": self.seconds / (self.rows as f64).max(1.0) },
+            "rank": process.map(|(_, p)| p.rank()),
+            "grid": process.map(|(_, p)| grid_shape(p)),
+            "kernel": process.map(|(_, p)| kernels(p)),
+            "hyperparameters": hyper,
+            "n": self.stored.model.count(),
+            "model": self.model_file,
+            "report": self.report,
+        })
+    }
+
+    /// Lines of names and values.
+    pub(crate) fn lines(&self) -> Vec<(String, String)> {
+        let mut lines = Vec::new();
+        let mut line = |name: &str, value: String| lines.push((name.to_string(), value));
+        line("rows", format!("{}{}", self.rows, skipped(self.skipped)));
+        line("along the stream", Figures::of_stream(&self.stored.model).text());
+        if let Some(holdout) = self.holdout {
+            line("held out", format!("{} ({} rows)", holdout.text(), holdout.rows()));
+        }
+        let per_row = 1e6 * self.seconds / (self.rows as f64).max(1.0);
+        line("time", format!("{:.2} s, {per_row:.1} µs a row", self.seconds));
+        if let Some((class, process)) = process(&self.stored.model) {
+            let shape: Vec<String> = grid_shape(process).iter().map(ToString::to_string).collect();
+            line("grid", format!("{} points, rank {}", shape.join(" × "), process.rank()));
+            line("kernel", kernels(process));
+            let named = process.hyperparameters().named();
+            let values: Vec<String> = named.iter().map(|(k, v)| format!("{k} {v:.4}")).collect();
+            let of = class.map(|c| format!(" (of class {c})")).unwrap_or_default();
+            line("hyperparameters", format!("{}{of}", values.join(", ")));
+        } else {
+            line("state", "still collecting the first rows".into());
+        }
+        if let Some(file) = &self.model_file {
+            line("model", file.clone());
+        }
+        if let Some(report) = &self.report {
+            line("report", report.clone());
+        }
+        lines
+    }
+}
+
+fn skipped(count: u64) -> String {
+    if count == 0 { String::new() } else { format!(", {count} skipped") }
+}
+
+/// The Gaussian process of a model (of a classifier: that of its first class, with its label).
+pub(crate) fn process(model: &Model) -> Option<(Option<&str>, &wiski::Wiski)> {
+    match model {
+        Model::Regressor(model) => model.model().map(|p| (None, p)),
+        Model::Classifier(model) => {
+            model.model(0).map(|p| (model.classes().first().map(String::as_str), p))
+        }
+    }
+}
+
+pub(crate) fn grid_shape(process: &wiski::Wiski) -> Vec<usize> {
+    let grids = process.stats().lattice().grids();
+    grids.iter().flat_map(|g| g.axes().iter().map(wiski::grid::Axis::points)).collect()
+}
+
+pub(crate) fn kernels(process: &wiski::Wiski) -> String {
+    let all: Vec<String> = process.kernels().iter().map(ToString::to_string).collect();
+    all.join(" | ")
+}
+
+/// Two aligned columns.
+pub(crate) fn table(lines: &[(String, String)]) -> String {
+    let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    lines.iter().map(|(name, value)| format!("{name:<width$}  {value}\n")).collect()
+}
