@@ -117,9 +117,23 @@ impl Axis {
     pub(super) fn tick(&self, v: f64) -> String {
         if self.log {
             let e = v.round() as i32;
-            return if (-4..=5).contains(&e) { plain(10f64.powi(e), (-e).max(0)) } else { format!("10{}", superscript(e)) };
+            return if (-4..=5).contains(&e) {
+                plain(10f64.powi(e), (-e).max(0))
+            } else {
+                format!("10{}", superscript(e))
+            };
         }
-        plain(v, -(self.step * 1.000_001).log10().floor() as i32)
+        plain(v, self.decimals())
+    }
+
+    /// The text of a tick that the library has chosen, with as many decimals as it needs.
+    pub(super) fn short(&self, v: f64) -> String {
+        let long = plain(v, self.decimals() + 2);
+        if long.contains('.') { long.trim_end_matches('0').trim_end_matches('.').into() } else { long }
+    }
+
+    fn decimals(&self) -> i32 {
+        -(self.step * 1.000_001).log10().floor() as i32
     }
 }
 

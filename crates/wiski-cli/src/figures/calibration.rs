@@ -1,10 +1,10 @@
 //! Whether stated probabilities come true.
 
+use super::Figure;
 use super::axis::Axis;
 use super::drawing::{Drawing, Sheet, band_key, dash_key, line_key};
 use super::panel::Panel;
 use super::style::{BLUE, GREY, WIDE_BAND};
-use super::Figure;
 
 /// The colour of bars: light enough for a line upon it.
 const BAR: &str = "#9ecae1";
@@ -96,7 +96,8 @@ impl Figure for Reliability {
     fn draw(&self) -> Drawing {
         let filled: Vec<usize> = (0..self.counts.len()).filter(|&i| self.counts[i] > 0.0).collect();
         let pick = |v: &[f64]| filled.iter().filter_map(|&i| v.get(i).copied()).collect::<Vec<f64>>();
-        let (confidence, accuracy, counts) = (pick(&self.confidence), pick(&self.accuracy), pick(&self.counts));
+        let (confidence, accuracy, counts) =
+            (pick(&self.confidence), pick(&self.accuracy), pick(&self.counts));
         let mut left = unit_panel("Reliability", "stated probability", "share correct");
         if !filled.is_empty() {
             left.line(&[0.0, 1.0], &[0.0, 1.0], GREY, 1.2);

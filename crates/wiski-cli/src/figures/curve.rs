@@ -1,10 +1,10 @@
 //! Functions of one variable: a fit, draws from the posterior, the parts of an additive model.
 
+use super::Figure;
 use super::axis::Axis;
 use super::drawing::{Drawing, Sheet, band_key, dot_key, line_key, or_empty};
 use super::panel::Panel;
 use super::style::{BLUE, CYCLE, INK, NARROW_BAND, WIDE_BAND};
-use super::Figure;
 
 /// Radius of a data point.
 const DOT: f64 = 2.2;
@@ -43,7 +43,8 @@ impl Figure for Curve {
     }
 
     fn draw(&self) -> Drawing {
-        let y = [&self.mean, &self.lower, &self.upper, &self.lower_observed, &self.upper_observed, &self.data_y];
+        let y =
+            [&self.mean, &self.lower, &self.upper, &self.lower_observed, &self.upper_observed, &self.data_y];
         let mut panel = Panel::new(
             "",
             Axis::exact(&self.x_label, self.x.iter().chain(&self.data_x).copied()),
@@ -159,8 +160,13 @@ impl Figure for Effects {
         let y = self.effects.iter().flat_map(|e| [&e.mean, &e.lower, &e.upper]).flatten();
         let y = Axis::padded(&self.y_label, y.copied());
         let panels = self.effects.iter().map(|e| {
-            let title = if e.share.is_finite() { format!("{} ({:.1} %)", e.name, 100.0 * e.share) } else { e.name.clone() };
-            let mut panel = Panel::new(&title, Axis::exact(&e.name, e.x.iter().copied()).ticks(4.0), y.clone());
+            let title = if e.share.is_finite() {
+                format!("{} ({:.1} %)", e.name, 100.0 * e.share)
+            } else {
+                e.name.clone()
+            };
+            let mut panel =
+                Panel::new(&title, Axis::exact(&e.name, e.x.iter().copied()).ticks(4.0), y.clone());
             panel.band(&e.x, &e.lower, &e.upper, BLUE, NARROW_BAND);
             panel.rule(0.0);
             panel.line(&e.x, &e.mean, BLUE, 2.0);

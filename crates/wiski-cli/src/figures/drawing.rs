@@ -41,7 +41,8 @@ pub(super) struct Sheet<'a> {
 
 impl Sheet<'_> {
     pub(super) fn draw(self, panels: Vec<Panel>) -> Drawing {
-        let columns = self.columns.clamp(1, panels.len().max(1));
+        // Four panels make a square rather than a row of three and one left over.
+        let columns = if panels.len() == 4 { 2 } else { self.columns.clamp(1, panels.len().max(1)) };
         let rows = panels.len().div_ceil(columns).max(1);
         let mut cells: Vec<Vec<usize>> = (0..panels.len()).map(|i| vec![i]).collect();
         let (mut plots, mut layouts): (Vec<_>, Vec<_>) = panels.into_iter().map(Panel::finish).unzip();
@@ -73,7 +74,11 @@ impl Sheet<'_> {
 
 /// The panels, or an empty one with a title that says what is missing.
 pub(super) fn or_empty(panels: Vec<Panel>, missing: &str) -> Vec<Panel> {
-    if panels.is_empty() { vec![Panel::new(missing, Axis::exact("", []), Axis::exact("", []))] } else { panels }
+    if panels.is_empty() {
+        vec![Panel::new(missing, Axis::exact("", []), Axis::exact("", []))]
+    } else {
+        panels
+    }
 }
 
 /// A legend entry for a line.

@@ -1,10 +1,10 @@
 //! What changes along the stream: scores and hyperparameters.
 
+use super::Figure;
 use super::axis::Axis;
 use super::drawing::{Drawing, Sheet, dash_key, line_key, or_empty};
 use super::panel::Panel;
 use super::style::{BLUE, GREY, ORANGE};
-use super::Figure;
 
 /// Beyond this many panels a page is no longer read.
 const MOST_PANELS: usize = 30;
@@ -49,7 +49,8 @@ impl Figure for LearningCurves {
 
     fn draw(&self) -> Drawing {
         let rows = || self.metrics.iter().flat_map(|m| m.rows.iter().chain(&m.window_rows)).copied();
-        let x = if self.log_rows { Axis::log("row", rows()) } else { Axis::exact("row", rows().chain([0.0])) };
+        let x =
+            if self.log_rows { Axis::log("row", rows()) } else { Axis::exact("row", rows().chain([0.0])) };
         let x = x.ticks(4.0);
         let panels = self.metrics.iter().map(|m| {
             let y = m.cumulative.iter().chain(&m.windowed).copied().chain(m.target);

@@ -61,10 +61,9 @@ impl Figure for Map {
             panel
         });
         let panels = or_empty(panels.collect(), "no maps");
-        let columns = if panels.len() == 4 { 2 } else { 3.min(panels.len()) };
-        let size = if columns < 3 { (480.0, 400.0) } else { (380.0, 320.0) };
+        let size = if panels.len() < 3 { (480.0, 420.0) } else { (380.0, 340.0) };
         let legend = if self.data_x.is_empty() { Vec::new() } else { vec![dot_key("data", style::INK)] };
-        Sheet { title: &self.title, columns, size, legend }.draw(panels)
+        Sheet { title: &self.title, columns: 3, size, legend }.draw(panels)
     }
 }
 

@@ -17,7 +17,7 @@ mod panel;
 mod residuals;
 mod style;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod trace;
 
 pub(crate) use calibration::{Calibration, Reliability};

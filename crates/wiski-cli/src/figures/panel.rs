@@ -97,18 +97,16 @@ impl Panel {
         }
         let (bottom, top) = self.y.range();
         let height = (top - bottom) / data.len() as f64;
-        // The library takes the colour scale from the values. Two rows outside the panel, where they are clipped,
-        // hold its ends, so that panels can share a scale.
-        data.insert(0, vec![lo; columns]);
-        data.push(vec![hi; columns]);
+        // The library takes the colour scale from the values. Two rows below the panel, where they are clipped,
+        // hold its ends, so that panels can share a scale. (Above it, a hairline of them would show.)
+        data.splice(0..0, [vec![lo; columns], vec![hi; columns]]);
         let (left, right) = self.x.range();
         let map = Heatmap::new()
             .with_data(data)
             .with_color_map(ColorMap::Viridis)
             .with_cell_size(1.0)
             .with_x_range(left, right)
-            .with_y_range(bottom - height, top + height)
-            .with_legend(text(&colours.label()));
+            .with_y_range(bottom - 2.0 * height, top);
         self.plots.push(map.into());
         self.colours = Some(colours);
     }
@@ -158,7 +156,9 @@ impl Panel {
         }
         if let Some(colours) = self.colours {
             layout.show_colorbar = true;
-            layout = layout.with_colorbar_tick_format(format(colours));
+            layout = layout.with_subtitle(text(&colours.label())).with_subtitle_size(style::TICK);
+            let ticks = TickFormat::Custom(Arc::new(move |v| colours.short(v)));
+            layout = layout.with_colorbar_tick_format(ticks);
         }
         let layout = layout.with_x_tick_format(format(self.x)).with_y_tick_format(format(self.y));
         (self.plots, layout)

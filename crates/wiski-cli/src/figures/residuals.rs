@@ -1,10 +1,10 @@
 //! Standardised residuals: errors over predicted standard deviations.
 
+use super::Figure;
 use super::axis::Axis;
 use super::drawing::{Drawing, Sheet, dash_key, dot_key, line_key};
 use super::panel::Panel;
 use super::style::{BLUE, GREY, ORANGE};
-use super::Figure;
 use std::f64::consts::TAU;
 
 /// Standardised residuals along the stream, and their histogram.
@@ -46,8 +46,12 @@ impl Figure for Residuals {
         }
 
         let total: f64 = self.counts.iter().sum();
-        let density: Vec<f64> =
-            self.counts.iter().zip(self.edges.windows(2)).map(|(c, e)| c / total.max(1.0) / (e[1] - e[0])).collect();
+        let density: Vec<f64> = self
+            .counts
+            .iter()
+            .zip(self.edges.windows(2))
+            .map(|(c, e)| c / total.max(1.0) / (e[1] - e[0]))
+            .collect();
         let (from, to) = match (self.edges.first(), self.edges.last()) {
             (Some(&a), Some(&b)) if a < b => (a, b),
             _ => (-4.0, 4.0),

@@ -21,13 +21,15 @@ fn shift(v: &[f64], by: f64) -> Vec<f64> {
 
 pub(crate) fn curve() -> Curve {
     let x = grid(0.0, 24.0, 120);
-    let mean: Vec<f64> = x.iter().map(|x| 1.5 + (x * TAU / 24.0).sin() + 0.3 * (x * TAU / 8.0).cos()).collect();
+    let mean: Vec<f64> =
+        x.iter().map(|x| 1.5 + (x * TAU / 24.0).sin() + 0.3 * (x * TAU / 8.0).cos()).collect();
     let width: Vec<f64> = x.iter().map(|x| 0.05 + 0.25 * ((x - 16.0) / 3.0).powi(2).min(1.5)).collect();
     let edge = |sign: f64, more: f64| mean.iter().zip(&width).map(|(m, w)| m + sign * (w + more)).collect();
     let data_x: Vec<f64> = (0..120).map(|i| 12.0 + 8.0 * (f64::from(i) * 0.618).fract()).collect();
-    let data_y = data_x.iter().zip(noise(120)).map(|(x, e)| {
-        1.5 + (x * TAU / 24.0).sin() + 0.3 * (x * TAU / 8.0).cos() + 0.12 * e
-    });
+    let data_y = data_x
+        .iter()
+        .zip(noise(120))
+        .map(|(x, e)| 1.5 + (x * TAU / 24.0).sin() + 0.3 * (x * TAU / 8.0).cos() + 0.12 * e);
     Curve {
         title: "Power of the heat pump".into(),
         x_label: "hour of the day [h]".into(),
@@ -47,7 +49,10 @@ fn samples() -> Samples {
     let c = curve();
     let samples = (0..5).map(|k| {
         let phase = f64::from(k) * 1.3;
-        c.x.iter().zip(c.mean.iter().zip(&c.upper)).map(|(x, (m, u))| m + 0.6 * (u - m) * (x * 0.9 + phase).sin()).collect()
+        c.x.iter()
+            .zip(c.mean.iter().zip(&c.upper))
+            .map(|(x, (m, u))| m + 0.6 * (u - m) * (x * 0.9 + phase).sin())
+            .collect()
     });
     Samples {
         title: "Five functions that fit".into(),
@@ -83,7 +88,8 @@ fn effects() -> Effects {
 
 fn map() -> Map {
     let (x, y) = (grid(0.0, 24.0, 48), grid(-12.0, 28.0, 40));
-    let over = |f: &dyn Fn(f64, f64) -> f64| y.iter().flat_map(|&y| x.iter().map(move |&x| f(x, y))).collect();
+    let over =
+        |f: &dyn Fn(f64, f64) -> f64| y.iter().flat_map(|&y| x.iter().map(move |&x| f(x, y))).collect();
     Map {
         title: "Power over hour and outdoor temperature".into(),
         x_label: "hour of the day [h]".into(),
@@ -164,7 +170,11 @@ fn calibration() -> Calibration {
         rows: 4000.0,
         observed: nominal.iter().map(|p| p - 0.12 * p * (1.0 - p)).collect(),
         nominal,
-        pit: noise(20).iter().enumerate().map(|(i, e)| 200.0 + 8.0 * e + 1.1 * (i as f64 - 9.5).powi(2)).collect(),
+        pit: noise(20)
+            .iter()
+            .enumerate()
+            .map(|(i, e)| 200.0 + 8.0 * e + 1.1 * (i as f64 - 9.5).powi(2))
+            .collect(),
     }
 }
 
@@ -172,7 +182,11 @@ fn reliability() -> Reliability {
     let confidence: Vec<f64> = grid(0.025, 0.975, 20);
     Reliability {
         title: String::new(),
-        accuracy: confidence.iter().zip(noise(20)).map(|(c, e)| (c - 0.04 + 0.02 * e).clamp(0.0, 1.0)).collect(),
+        accuracy: confidence
+            .iter()
+            .zip(noise(20))
+            .map(|(c, e)| (c - 0.04 + 0.02 * e).clamp(0.0, 1.0))
+            .collect(),
         counts: confidence.iter().map(|c| if *c < 0.3 { 0.0 } else { (900.0 * c * c * c).round() }).collect(),
         confidence,
     }
@@ -194,8 +208,10 @@ fn residuals() -> Residuals {
 
 fn trace() -> Trace {
     let run = |name: &str, speed: f64| {
-        let values: Vec<f64> =
-            (0..40).zip(noise(40)).map(|(i, e)| 3.0 * (-f64::from(i) * speed).exp() + 0.4 * e.abs()).collect();
+        let values: Vec<f64> = (0..40)
+            .zip(noise(40))
+            .map(|(i, e)| 3.0 * (-f64::from(i) * speed).exp() + 0.4 * e.abs())
+            .collect();
         let best = values.iter().scan(f64::INFINITY, |b, &v| {
             *b = b.min(v);
             Some(*b)
@@ -226,6 +242,163 @@ fn all() -> Vec<(&'static str, Box<dyn Figure>)> {
     ]
 }
 
+fn count(svg: &str, what: &str) -> usize {
+    svg.matches(what).count()
+}
+
+fn assert_sound(svg: &str) {
+    assert!(svg.starts_with("<svg ") && svg.contains("viewBox=\"0 0 ") && svg.trim_end().ends_with("</svg>"));
+    for bad in ["NaN", "inf", "Inf"] {
+        assert!(!svg.contains(bad), "{bad} in {svg}");
+    }
+}
+
+#[test]
+fn every_figure_renders() {
+    for (name, figure) in all() {
+        let drawing = figure.draw();
+        let svg = drawing.svg();
+        assert_sound(&svg);
+        assert!(!svg.contains("no data"), "{name}");
+        let (width, height) = decode(&drawing.png(1.0).unwrap());
+        assert!(svg.contains(&format!("viewBox=\"0 0 {width} ")), "{name}: {width} × {height}");
+    }
+}
+
+/// The size of a PNG, after decoding all of it.
+fn decode(bytes: &[u8]) -> (u32, u32) {
+    let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut pixels).unwrap();
+    assert!(pixels.iter().any(|&p| p != pixels[0]), "something was drawn");
+    (info.width, info.height)
+}
+
+#[test]
+fn a_png_scales() {
+    let drawing = curve().draw();
+    let (one, two) = (decode(&drawing.png(1.0).unwrap()), decode(&drawing.png(2.0).unwrap()));
+    assert!(one.0.abs_diff(two.0 / 2) <= 1 && one.1.abs_diff(two.1 / 2) <= 1, "{one:?} {two:?}");
+}
+
+#[test]
+fn a_curve_has_two_bands_a_line_and_its_points() {
+    let svg = curve().draw().svg();
+    assert_eq!(count(&svg, "<circle"), 120 + 1, "the points and the key in the legend");
+    for label in ["Power of the heat pump", "hour of the day [h]", "power [kW]", "95 % of observations"] {
+        assert_eq!(count(&svg, label), 1, "{label}");
+    }
+    let bare =
+        Curve { lower_observed: Vec::new(), upper_observed: Vec::new(), data_x: Vec::new(), ..curve() };
+    let less = bare.draw().svg();
+    assert_eq!(count(&svg, "<path"), count(&less, "<path") + 1);
+    assert!(!less.contains("observations") && !less.contains("<circle"));
+}
+
+#[test]
+fn slices_share_a_colour_scale() {
+    let shades = |map: &Map| {
+        let svg = map.draw().svg();
+        svg.match_indices("fill=\"#fde725\"").count()
+    };
+    let one = |title: &str, quantity: &str, values| Field {
+        title: title.into(),
+        quantity: quantity.into(),
+        values,
+    };
+    let fields = vec![one("a", "q", vec![0.0, 1.0]), one("b", "q", vec![0.0, 10.0])];
+    let shared = Map { x: vec![0.0, 1.0], y: vec![0.0], fields, ..Map::default() };
+    let mut apart = shared.clone();
+    apart.fields[0].quantity = "p".into();
+    // Apart, the 1 in the first field is its brightest value as well.
+    assert_eq!(shades(&apart), shades(&shared) + 1);
+}
+
+#[test]
+fn names_are_escaped() {
+    let name = "<b>&\"$x$ $";
+    let curve = Curve { title: name.into(), x_label: name.into(), y_label: name.into(), ..curve() };
+    let svg = curve.draw().svg();
+    assert!(!svg.contains("<b>"));
+    assert_eq!(count(&svg, "&lt;b&gt;&amp;"), 3);
+    assert_eq!(count(&svg, "$x$ $"), 3, "dollars are not mathematics");
+}
+
+#[test]
+fn empty_figures_say_so() {
+    let empty: [Box<dyn Figure>; 10] = [
+        Box::new(Curve::default()),
+        Box::new(Samples::default()),
+        Box::new(Effects::default()),
+        Box::new(Map { fields: vec![Field::default()], ..Map::default() }),
+        Box::new(LearningCurves::default()),
+        Box::new(Hyperparameters::default()),
+        Box::new(Calibration::default()),
+        Box::new(Reliability::default()),
+        Box::new(Residuals::default()),
+        Box::new(Trace::default()),
+    ];
+    for figure in empty {
+        let drawing = figure.draw();
+        assert_sound(&drawing.svg());
+        assert!(drawing.svg().contains("no data"), "{}", figure.name());
+        drawing.png(1.0).unwrap();
+    }
+}
+
+/// Few or many numbers, of any size, often equal.
+fn numbers() -> impl Strategy<Value = Vec<f64>> {
+    let extreme =
+        prop::sample::select(vec![0.0, 1.0, -1.0, 1e300, -1e300, 1e-300, f64::MAX, f64::MIN, 5e-324]);
+    let any = prop::num::f64::NORMAL | prop::num::f64::SUBNORMAL | prop::num::f64::ZERO;
+    prop_oneof![
+        prop::collection::vec(prop_oneof![any, -10.0..10.0, extreme.clone()], 0..12),
+        (extreme, 0usize..5).prop_map(|(v, n)| vec![v; n]),
+        prop::collection::vec(-5.0..5.0, 0..12),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn no_finite_numbers_break_a_figure(v in prop::collection::vec(numbers(), 6), log_rows: bool, share in -1e300..1e300) {
+        let [a, b, c, d, e, f] = <[Vec<f64>; 6]>::try_from(v).unwrap();
+        let name = String::from("n");
+        let curve = Curve {
+            x: a.clone(), mean: b.clone(), lower: c.clone(), upper: d.clone(), lower_observed: c.clone(),
+            upper_observed: d.clone(), data_x: e.clone(), data_y: f.clone(), ..Curve::default()
+        };
+        let samples = Samples {
+            x: a.clone(), mean: b.clone(), lower: c.clone(), upper: d.clone(), samples: vec![e.clone(), f.clone()],
+            ..Samples::default()
+        };
+        let effect = Effect { name: name.clone(), share, x: a.clone(), mean: b.clone(), lower: c.clone(), upper: d.clone() };
+        let effects = Effects { effects: vec![effect], ..Effects::default() };
+        let values: Vec<f64> = c.iter().chain(&d).copied().cycle().take(a.len() * b.len()).collect();
+        let field = Field { title: name.clone(), quantity: name.clone(), values };
+        let map = Map { x: a.clone(), y: b.clone(), fields: vec![field], data_x: e.clone(), data_y: f.clone(), ..Map::default() };
+        let metric = Metric {
+            name: name.clone(), rows: a.clone(), cumulative: b.clone(), window_rows: c.clone(), windowed: d.clone(),
+            target: e.first().copied(),
+        };
+        let learning = LearningCurves { log_rows, metrics: vec![metric], ..LearningCurves::default() };
+        let track = Track { name: name.clone(), rows: a.clone(), values: b.clone() };
+        let hyperparameters = Hyperparameters { tracks: vec![track], ..Hyperparameters::default() };
+        let calibration = Calibration { rows: share, nominal: a.clone(), observed: b.clone(), pit: c.clone(), ..Calibration::default() };
+        let reliability = Reliability { confidence: a.clone(), accuracy: b.clone(), counts: c.clone(), ..Reliability::default() };
+        let residuals = Residuals { x: a.clone(), z: b.clone(), edges: c.clone(), counts: d.clone(), ..Residuals::default() };
+        let trace = Trace { runs: vec![Run { name, values: a, best: b }], ..Trace::default() };
+        let figures: [&dyn Figure; 10] = [
+            &curve, &samples, &effects, &map, &learning, &hyperparameters, &calibration, &reliability, &residuals, &trace,
+        ];
+        for figure in figures {
+            assert_sound(&figure.draw().svg());
+        }
+        figures[share.to_bits() as usize % figures.len()].draw().png(1.0).unwrap();
+    }
+}
+
 /// Writes every figure to the folder that the variable `GALLERY` names.
 #[test]
 #[ignore = "writes files to look at"]
@@ -235,6 +408,6 @@ fn gallery() {
     for (name, figure) in all() {
         let drawing = figure.draw();
         std::fs::write(dir.join(format!("{name}.svg")), drawing.svg()).unwrap();
-        std::fs::write(dir.join(format!("{name}.png")), drawing.png(1.5).unwrap()).unwrap();
+        std::fs::write(dir.join(format!("{name}.png")), drawing.png(2.0).unwrap()).unwrap();
     }
 }

@@ -1,10 +1,10 @@
 //! The course of an optimisation.
 
+use super::Figure;
 use super::axis::Axis;
 use super::drawing::{Drawing, Sheet, dot_key, line_key};
 use super::panel::Panel;
 use super::style::{CYCLE, GREY};
-use super::Figure;
 
 /// The best value so far against evaluations, one line a run.
 #[derive(Debug, Clone, Default)]
@@ -40,7 +40,11 @@ impl Figure for Trace {
         let longest = self.runs.iter().map(|r| r.best.len().max(r.values.len())).max().unwrap_or(0);
         let count: Vec<f64> = (1..=longest).map(|i| i as f64).collect();
         let values = self.runs.iter().flat_map(|r| r.best.iter().chain(&r.values)).copied();
-        let mut panel = Panel::new("", Axis::padded("evaluation", count.iter().copied()), Axis::robust(&self.y_label, values));
+        let mut panel = Panel::new(
+            "",
+            Axis::padded("evaluation", count.iter().copied()),
+            Axis::robust(&self.y_label, values),
+        );
         let mut legend = Vec::new();
         let colours = || CYCLE.iter().cycle();
         for (run, colour) in self.runs.iter().zip(colours()) {
