@@ -102,7 +102,10 @@ impl ModelOptions {
             initial_noise: noise.unwrap_or(defaults.initial_noise),
             schedule,
             fit_warm_up: !fixed,
-            training: WarmUpTraining { epochs: if fixed { 0 } else { defaults.training.epochs }, ..defaults.training },
+            training: WarmUpTraining {
+                epochs: if fixed { 0 } else { defaults.training.epochs },
+                ..defaults.training
+            },
             feature_rate: if schedule == Schedule::Off { 0.0 } else { defaults.feature_rate },
             drift: Some(DriftDetector::default()),
             inputs: self.bounds(width)?,
@@ -164,7 +167,8 @@ impl ModelOptions {
     }
 
     fn schedule(&self) -> Result<Schedule> {
-        let (name, value) = self.learn.split_once(':').map_or((self.learn.as_str(), None), |(n, v)| (n, Some(v)));
+        let (name, value) =
+            self.learn.split_once(':').map_or((self.learn.as_str(), None), |(n, v)| (n, Some(v)));
         let value = value.map(|v| number("--learn", v)).transpose()?;
         Ok(match name {
             "geometric" => {

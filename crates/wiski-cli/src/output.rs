@@ -20,6 +20,14 @@ pub(crate) enum Error {
     Write { file: String, why: io::Error },
 }
 
+/// Whether an error came from a reader that had enough.
+pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        matches!(cause.downcast_ref(), Some(Error::Closed { .. }))
+            || cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
+    })
+}
+
 /// A specialised result.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -99,6 +107,12 @@ impl Output {
         let written = self.writer.write_all(self.row.as_bytes());
         self.row.clear();
         self.cells = 0;
+        written.map_err(|why| self.error(why))
+    }
+
+    /// Adds a line of another format than CSV.
+    pub(crate) fn line(&mut self, text: &str) -> Result<()> {
+        let written = self.writer.write_all(text.as_bytes()).and_then(|()| self.writer.write_all(b"\n"));
         written.map_err(|why| self.error(why))
     }
 

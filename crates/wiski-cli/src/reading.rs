@@ -117,7 +117,13 @@ pub(crate) fn as_model_row(row: &Row) -> persist::Row<'_> {
 }
 
 /// The message for a row that the model refused.
-pub(crate) fn refusal(error: &wiski::Error, file: &str, row: &Row, columns: &Columns, model: &Model) -> String {
+pub(crate) fn refusal(
+    error: &wiski::Error,
+    file: &str,
+    row: &Row,
+    columns: &Columns,
+    model: &Model,
+) -> String {
     let (column, what) = match error {
         wiski::Error::OutsideGrid { axis, lo, hi, .. } => match in_user_units(*axis, [*lo, *hi], model) {
             Some([lo, hi]) => (
@@ -128,7 +134,9 @@ pub(crate) fn refusal(error: &wiski::Error, file: &str, row: &Row, columns: &Col
         },
         wiski::Error::GridTooLarge { axis, points, limit, .. } => (
             Some(*axis).filter(|_| is_identity(model)).and_then(|axis| columns.inputs.get(axis)),
-            format!("the grid would need {points} points on this axis, but only {limit} are allowed in all (--max-grid)"),
+            format!(
+                "the grid would need {points} points on this axis, but only {limit} are allowed in all (--max-grid)"
+            ),
         ),
         wiski::Error::UnknownLabel { label, known, .. } => {
             (Some(&columns.target), format!("'{label}' is not one of the classes {}", known.join(", ")))

@@ -129,9 +129,7 @@ fn skipped(count: u64) -> String {
 pub(crate) fn process(model: &Model) -> Option<(Option<&str>, &wiski::Wiski)> {
     match model {
         Model::Regressor(model) => model.model().map(|p| (None, p)),
-        Model::Classifier(model) => {
-            model.model(0).map(|p| (model.classes().first().map(String::as_str), p))
-        }
+        Model::Classifier(model) => model.model(0).map(|p| (model.classes().first().map(String::as_str), p)),
     }
 }
 

@@ -55,7 +55,12 @@ impl Merge {
             }
         }
         persist::save(&self.output, &sum)?;
-        println!("{} models merged, {} rows: {}", self.models.len(), sum.model.count(), self.output.display());
+        println!(
+            "{} models merged, {} rows: {}",
+            self.models.len(),
+            sum.model.count(),
+            self.output.display()
+        );
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! `wiski plot`: pictures of what a model has learned.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -52,21 +52,13 @@ pub(crate) struct View {
 
 impl Plot {
     pub(crate) fn run(&self) -> Result<()> {
-        let png = match self.output.extension().and_then(|e| e.to_str()) {
-            Some("svg") => false,
-            Some("png") => true,
-            _ => bail!("{}: a picture is a .svg or a .png", self.output.display()),
-        };
+        is_png(&self.output)?;
         let mut stored: Stored = persist::load(&self.model)?;
         ensure!(stored.model.is_running(), "{}: still collecting the first rows", self.model.display());
         let view = self.view(&stored)?;
         let figures = figures(&mut stored, &view)?;
         let figure = figures.first().context("there is nothing to draw")?;
-        let drawing = figure.draw();
-        let bytes = if png { drawing.png()? } else { drawing.svg().into_bytes() };
-        persist::write_atomically(&self.output, &bytes).with_context(|| self.output.display().to_string())?;
-        println!("{}", self.output.display());
-        Ok(())
+        write(figure.as_ref(), &self.output)
     }
 
     fn view(&self, stored: &Stored) -> Result<View> {
@@ -78,7 +70,8 @@ impl Plot {
         ensure!(self.axes.len() <= 2, "--axes: one or two inputs can be varied, not {}", self.axes.len());
         let axes = self.axes.iter().map(|a| place(a)).collect::<Result<_>>()?;
         let fixed = |entry: &String| -> Result<(usize, f64)> {
-            let (name, value) = entry.split_once('=').with_context(|| format!("--at: '{entry}' is not a=1"))?;
+            let (name, value) =
+                entry.split_once('=').with_context(|| format!("--at: '{entry}' is not a=1"))?;
             Ok((place(name)?, number("--at", value)?))
         };
         let at = self.at.iter().map(fixed).collect::<Result<_>>()?;
@@ -98,6 +91,23 @@ impl Plot {
         }
         Ok(View { axes, at, data })
     }
+}
+
+fn is_png(path: &Path) -> Result<bool> {
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("svg") => Ok(false),
+        Some("png") => Ok(true),
+        _ => bail!("{}: a picture is a .svg or a .png", path.display()),
+    }
+}
+
+/// Writes a figure as what the file's name says.
+pub(crate) fn write(figure: &dyn Figure, path: &Path) -> Result<()> {
+    let drawing = figure.draw();
+    let bytes = if is_png(path)? { drawing.png(2.0)? } else { drawing.svg().into_bytes() };
+    persist::write_atomically(path, &bytes).with_context(|| path.display().to_string())?;
+    println!("{}", path.display());
+    Ok(())
 }
 
 /// Where each input has been seen: what the grid covers, or two and a half deviations around the mean.
@@ -224,7 +234,11 @@ fn map(
         }
     }
     let quantity = quantity(stored);
-    let field = |title: &str, values| Field { title: title.into(), quantity: format!("{title} of {quantity}"), values };
+    let field = |title: &str, values| Field {
+        title: title.into(),
+        quantity: format!("{title} of {quantity}"),
+        values,
+    };
     Ok(Map {
         title: quantity.clone(),
         x_label: stored.columns.inputs[a].clone(),
@@ -253,5 +267,9 @@ fn slices(stored: &mut Stored, centre: &[f64], ranges: &[(f64, f64)]) -> Result<
             x,
         });
     }
-    Ok(Effects { title: "the other inputs in the middle of their range".into(), y_label: quantity(stored), effects })
+    Ok(Effects {
+        title: "the other inputs in the middle of their range".into(),
+        y_label: quantity(stored),
+        effects,
+    })
 }

@@ -64,7 +64,9 @@ impl Predict {
             match answer {
                 Answer::Value(p) => {
                     let std = if self.latent { p.variance.sqrt() } else { p.std() };
-                    [p.mean, std, p.mean - Z95 * std, p.mean + Z95 * std].into_iter().for_each(|v| out.number(v));
+                    [p.mean, std, p.mean - Z95 * std, p.mean + Z95 * std]
+                        .into_iter()
+                        .for_each(|v| out.number(v));
                 }
                 Answer::Class(p) => {
                     out.text(&p.label);

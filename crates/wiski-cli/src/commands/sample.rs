@@ -2,18 +2,21 @@
 
 use std::path::PathBuf;
 
+use crate::figures::{Figure, Samples};
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::persist::{self, Model, Stored};
+use wiski::model::{SampledFunction, Z95};
+use wiski::persist::{self, Answer, Model, Stored};
 
 use super::plot;
 use crate::input::{Row, Source};
 use crate::output::Output;
 use crate::reading::{self, BadRows, ReadingOptions, Wanted};
 
-/// Draw functions from the posterior and print their values as CSV: one column for each function.
+/// Draw functions from the posterior and print their values as CSV, one column for each function; or draw
+/// them as a picture (-o FILE.svg or .png), for models with one input.
 #[derive(Args)]
 pub(crate) struct Sample {
     /// A model file
@@ -30,7 +33,7 @@ pub(crate) struct Sample {
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
-    /// Where to write the CSV
+    /// Where to write the CSV or the picture
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: String,
 
@@ -46,7 +49,13 @@ impl Sample {
             bail!("{}: functions are drawn from models of numbers, not of classes", self.model.display());
         };
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
-        let functions: Vec<_> = (0..self.functions).map(|_| model.sample(&mut rng)).collect::<Result<_, _>>()?;
+        let functions: Vec<_> =
+            (0..self.functions).map(|_| model.sample(&mut rng)).collect::<Result<_, _>>()?;
+        let extension = std::path::Path::new(&self.output).extension().and_then(|e| e.to_str());
+        if let Some("svg" | "png") = extension {
+            let figure = picture(&stored, &functions)?;
+            return plot::write(figure.as_ref(), std::path::Path::new(&self.output));
+        }
         let mut out = Output::open(&self.output)?;
         let header = |out: &mut Output, names: &[String]| {
             names.iter().for_each(|name| out.text(name));
@@ -57,7 +66,8 @@ impl Sample {
         if let Some(path) = &self.at {
             let source = Source::open(path, &self.reading.format)?;
             header(&mut out, source.columns())?;
-            let mut rows = reading::select(source, &stored.columns, reading::kind(&stored.model), Wanted::Inputs)?;
+            let mut rows =
+                reading::select(source, &stored.columns, reading::kind(&stored.model), Wanted::Inputs)?;
             let mut row = Row::default();
             while reading::next(&mut rows, &mut row, &mut bad)? {
                 let values: Result<Vec<f64>, _> = functions.iter().map(|f| f.value(&row.inputs)).collect();
@@ -95,4 +105,27 @@ impl Sample {
         bad.report();
         Ok(())
     }
+}
+
+fn picture(stored: &Stored, functions: &[SampledFunction]) -> Result<Box<dyn Figure>> {
+    let [name] = &stored.columns.inputs[..] else {
+        bail!("the model has {} inputs; functions of one input can be drawn", stored.columns.inputs.len());
+    };
+    let x = plot::places(plot::ranges(&stored.model)[0], 300);
+    let mut model = stored.model.clone();
+    let (mut mean, mut lower, mut upper) = (Vec::new(), Vec::new(), Vec::new());
+    for &v in &x {
+        if let Answer::Value(p) = model.predict(&[v])? {
+            let half = Z95 * p.variance.sqrt();
+            mean.push(p.mean);
+            lower.push(p.mean - half);
+            upper.push(p.mean + half);
+        }
+    }
+    let values = |f: &SampledFunction| x.iter().map(|&v| f.value(&[v])).collect::<Result<Vec<f64>, _>>();
+    let samples = functions.iter().map(values).collect::<Result<_, _>>()?;
+    let (x_label, y_label) = (name.clone(), stored.columns.target.clone());
+    let title = format!("{} functions from the posterior", functions.len());
+    let (data_x, data_y) = (Vec::new(), Vec::new());
+    Ok(Box::new(Samples { title, x_label, y_label, x, mean, lower, upper, samples, data_x, data_y }))
 }

@@ -23,7 +23,10 @@ impl Shard {
         let mut stored: Stored = persist::load(&self.model)?;
         stored.model.freeze_features()?;
         let Model::Regressor(model) = &stored.model else {
-            bail!("{}: shards of classifiers are not possible; learn the parts apart and merge", self.model.display());
+            bail!(
+                "{}: shards of classifiers are not possible; learn the parts apart and merge",
+                self.model.display()
+            );
         };
         let shard = Stored::new(stored.columns.clone(), Model::Regressor(Box::new(model.shard()?)))?;
         persist::save(&self.output, &shard)?;

@@ -2,6 +2,7 @@
 
 mod feed;
 mod learner;
+mod recording;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -18,12 +19,12 @@ use wiski::{Classes, OnlineClassifier, OnlineRegressor};
 
 use self::feed::Feed;
 use self::learner::{JournalOptions, Learner};
+use self::recording::Recording;
 use crate::input::{Row, Source, TargetKind};
 use crate::model_options::ModelOptions;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::reading::{self, BadRows, ReadingOptions, Wanted};
-use crate::report::Recorder;
 use crate::summary::{self, Figures, Summary};
 
 /// Predict, then learn, row after row.
@@ -170,14 +171,20 @@ impl Stream {
 
     fn columns(&self, source: &mut Source) -> Result<Columns> {
         let target = self.target.clone().context("--target is needed")?;
-        let others: Vec<&str> =
-            [Some(&target), self.noise_col.as_ref(), self.time_col.as_ref()].into_iter().flatten().map(String::as_str).collect();
+        let others: Vec<&str> = [Some(&target), self.noise_col.as_ref(), self.time_col.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+            .collect();
         let inputs = match &self.inputs {
             Some(inputs) => inputs.clone(),
             None => {
                 let inferred = source.infer_inputs(&others)?;
                 if !inferred.left_out.is_empty() && !self.quiet {
-                    eprintln!("wiski: columns without numbers are left out: {}", inferred.left_out.join(", "));
+                    eprintln!(
+                        "wiski: columns without numbers are left out: {}",
+                        inferred.left_out.join(", ")
+                    );
                 }
                 inferred.inputs
             }
@@ -206,7 +213,7 @@ struct Run<'a> {
     options: &'a Stream,
     learner: Learner,
     bad: BadRows,
-    recorder: Option<Recorder>,
+    recording: Option<Recording>,
     predictions: Option<Output>,
     emitted: Option<Output>,
     progress: Progress,
@@ -214,7 +221,6 @@ struct Run<'a> {
     held_out: Vec<Row>,
     chance: Xoshiro256PlusPlus,
     rows: u64,
-    refits: usize,
     drifts: u64,
     start: Instant,
 }
@@ -227,14 +233,13 @@ impl<'a> Run<'a> {
         let mut run = Self {
             options,
             bad,
-            recorder: options.report.is_some().then(|| Recorder::new(classes)),
+            recording: options.report.is_some().then(|| Recording::new(learner.stored())),
             predictions,
             emitted,
             progress: Progress::new(!options.quiet && options.emit.is_none()),
             held_out: Vec::new(),
             chance: Xoshiro256PlusPlus::seed_from_u64(options.model_options.seed ^ 0x9E37_79B9_7F4A_7C15),
             rows: 0,
-            refits: 0,
             drifts: 0,
             start: Instant::now(),
             learner,
@@ -261,7 +266,9 @@ impl<'a> Run<'a> {
     fn over(mut self, feed: &mut Feed) -> Result<()> {
         let mut row = Row::default();
         let mut known = self.learner.rows_to_skip();
-        while self.options.limit.is_none_or(|limit| self.rows < limit) && feed.next(&mut row, &mut self.bad)? {
+        while self.options.limit.is_none_or(|limit| self.rows < limit)
+            && feed.next(&mut row, &mut self.bad)?
+        {
             if known > 0 {
                 known -= 1;
                 continue;
@@ -287,15 +294,8 @@ impl<'a> Run<'a> {
             }
         };
         self.rows += 1;
-        if let Some(recorder) = &mut self.recorder {
-            record(recorder, self.rows, answer.as_ref(), row);
-            let refits = learner::refits(&self.learner.stored().model);
-            if refits != self.refits || self.rows.is_power_of_two() {
-                self.refits = refits;
-                if let Some((_, process)) = summary::process(&self.learner.stored().model) {
-                    recorder.hyperparameters(self.rows, &process.hyperparameters().named());
-                }
-            }
+        if let Some(recording) = &mut self.recording {
+            recording.push(self.rows, row, answer.as_ref(), self.learner.stored());
         }
         if let Some(out) = &mut self.predictions {
             write_prediction(out, row, answer.as_ref(), self.learner.stored())?;
@@ -316,9 +316,11 @@ impl<'a> Run<'a> {
         let drift = std::mem::replace(&mut self.drifts, drifts) != drifts;
         let off = match answer {
             Some(Answer::Value(p)) => row.target.map(|y| (y - p.mean) / p.std()),
-            // How surprising the class was, in units of a normal residual with the same probability density:
-            // −log p, as a plain number of nats.
-            Some(Answer::Class(p)) => row.label.as_ref().map(|label| -learner::probability(p, label, self.learner.stored()).max(f64::MIN_POSITIVE).ln()),
+            // How surprising the class was, in nats: −log p.
+            Some(Answer::Class(p)) => row.label.as_ref().map(|label| {
+                let probability = learner::probability(p, label, self.learner.stored());
+                -probability.unwrap_or(0.0).max(f64::MIN_POSITIVE).ln()
+            }),
             None => None,
         };
         let limit = match answer {
@@ -390,13 +392,16 @@ impl<'a> Run<'a> {
             model_file: self.options.model.as_ref().map(|p| p.display().to_string()),
             report: None,
         };
-        if let (Some(folder), Some(recorder)) = (&self.options.report, &self.recorder) {
-            let surface = super::plot::figures(&mut stored.clone(), &super::plot::View::default())?;
-            let page = crate::report::write_stream(folder, recorder, &summary, surface)?;
+        if let (Some(folder), Some(recording)) = (&self.options.report, &self.recording) {
+            let page = recording.write(folder, feed.name(), &summary)?;
             summary.report = Some(page.display().to_string());
         }
         self.bad.report();
-        let text = if self.options.json { format!("{}\n", summary.json()) } else { summary::table(&summary.lines()) };
+        let text = if self.options.json {
+            format!("{}\n", summary.json())
+        } else {
+            summary::table(&summary.lines())
+        };
         let shown = match (self.options.emit, self.options.quiet) {
             // Standard output is for the predictions.
             (Some(_), true) => Ok(()),
@@ -404,17 +409,6 @@ impl<'a> Run<'a> {
             (None, _) => std::io::stdout().write_all(text.as_bytes()),
         };
         shown.context("standard output")
-    }
-}
-
-fn record(recorder: &mut Recorder, row: u64, answer: Option<&Answer>, data: &Row) {
-    match (answer, data.target, &data.label) {
-        (Some(Answer::Value(p)), Some(y), _) => recorder.value(row, p.mean, p.std(), y),
-        (Some(Answer::Class(p)), _, Some(label)) => {
-            let correct = p.label == *label;
-            recorder.class(row, p.probabilities[p.best], correct);
-        }
-        _ => {}
     }
 }
 
@@ -431,7 +425,7 @@ fn write_prediction(out: &mut Output, row: &Row, answer: Option<&Answer>, stored
             out.text(&p.label);
             out.number(p.probabilities[p.best]);
             let label = row.label.as_deref().unwrap_or_default();
-            out.number(learner::probability(p, label, stored));
+            out.maybe(learner::probability(p, label, stored));
         }
         None => {
             match &row.label {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use wiski::ClassPrediction;
+use wiski::model::ClassPrediction;
 use wiski::persist::{Answer, Durable, DurableOptions, Model, Row, Stored, Sync};
 
 /// How rows are made safe.
@@ -34,7 +34,9 @@ impl JournalOptions {
             "row" => Sync::EveryRow,
             "off" => Sync::Never,
             text => match text.parse::<f64>() {
-                Ok(seconds) if seconds > 0.0 && seconds < 1e9 => Sync::Every(Duration::from_secs_f64(seconds)),
+                Ok(seconds) if seconds > 0.0 && seconds < 1e9 => {
+                    Sync::Every(Duration::from_secs_f64(seconds))
+                }
                 _ => bail!("--sync: '{text}' is not row, off or a number of seconds"),
             },
         };
@@ -67,7 +69,9 @@ impl Learner {
                 total, recovered.replayed
             );
             if !same_options(&settings, self::settings(&found.model)) {
-                eprintln!("wiski: the journal's model goes on with its own settings, not with those given now");
+                eprintln!(
+                    "wiski: the journal's model goes on with its own settings, not with those given now"
+                );
             }
         }
         Ok(Self::Journal { durable: Box::new(durable), skip: if options.go_on { total } else { 0 } })
@@ -136,9 +140,9 @@ pub(crate) fn drifts(model: &Model) -> u64 {
     }
 }
 
-/// The probability that was given to a label; 0 for one that was not known.
-pub(crate) fn probability(prediction: &ClassPrediction, label: &str, stored: &Stored) -> f64 {
-    let Model::Classifier(model) = &stored.model else { return 0.0 };
-    let class = model.classes().iter().position(|c| c == label);
-    class.and_then(|c| prediction.probabilities.get(c)).copied().unwrap_or(0.0)
+/// The probability that was given to a label; `None` for one that was not known then.
+pub(crate) fn probability(prediction: &ClassPrediction, label: &str, stored: &Stored) -> Option<f64> {
+    let Model::Classifier(model) = &stored.model else { return None };
+    let class = model.classes().iter().position(|c| c == label)?;
+    prediction.probabilities.get(class).copied()
 }
