@@ -142,8 +142,16 @@ impl Panel {
             .with_label_size(style::LABEL)
             .with_tick_size(style::TICK)
             .with_tick_length(3.0);
-        if !self.title.is_empty() {
-            layout = layout.with_title(text(&self.title));
+        // The colour bar has no label of its own: the quantity stands under the title, or is the title.
+        let quantity = self.colours.as_ref().map(|c| text(&c.label()));
+        match (self.title.is_empty(), quantity) {
+            (true, None) => {}
+            (true, Some(quantity)) => layout = layout.with_title(quantity),
+            (false, None) => layout = layout.with_title(text(&self.title)),
+            (false, Some(quantity)) => {
+                layout = layout.with_title(text(&self.title));
+                layout = layout.with_subtitle(quantity).with_subtitle_size(style::TICK);
+            }
         }
         if self.is_empty() {
             let note = TextAnnotation::new("no data", f64::midpoint(x.0, x.1), f64::midpoint(y.0, y.1));
@@ -156,7 +164,6 @@ impl Panel {
         }
         if let Some(colours) = self.colours {
             layout.show_colorbar = true;
-            layout = layout.with_subtitle(text(&colours.label())).with_subtitle_size(style::TICK);
             let ticks = TickFormat::Custom(Arc::new(move |v| colours.short(v)));
             layout = layout.with_colorbar_tick_format(ticks);
         }

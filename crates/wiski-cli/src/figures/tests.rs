@@ -96,12 +96,12 @@ fn map() -> Map {
         y_label: "outdoor temperature [°C]".into(),
         fields: vec![
             Field {
-                title: "Mean".into(),
-                quantity: "mean [kW]".into(),
+                title: String::new(),
+                quantity: "mean power [kW]".into(),
                 values: over(&|x, y| 2.0 - 0.05 * y + 0.5 * (x * TAU / 12.0).sin()),
             },
             Field {
-                title: "Standard deviation".into(),
+                title: String::new(),
                 quantity: "standard deviation [kW]".into(),
                 values: over(&|x, y| 0.05 + 0.3 * ((x - 20.0) / 24.0).powi(2) + 0.0005 * (y - 5.0).powi(2)),
             },
