@@ -270,6 +270,6 @@ fn slices(stored: &mut Stored, centre: &[f64], ranges: &[(f64, f64)]) -> Result<
     Ok(Effects {
         title: "the other inputs in the middle of their range".into(),
         y_label: quantity(stored),
-        effects,
+        parts: effects,
     })
 }

@@ -123,9 +123,9 @@ fn picture(stored: &Stored, functions: &[SampledFunction]) -> Result<Box<dyn Fig
         }
     }
     let values = |f: &SampledFunction| x.iter().map(|&v| f.value(&[v])).collect::<Result<Vec<f64>, _>>();
-    let samples = functions.iter().map(values).collect::<Result<_, _>>()?;
+    let draws = functions.iter().map(values).collect::<Result<_, _>>()?;
     let (x_label, y_label) = (name.clone(), stored.columns.target.clone());
     let title = format!("{} functions from the posterior", functions.len());
     let (data_x, data_y) = (Vec::new(), Vec::new());
-    Ok(Box::new(Samples { title, x_label, y_label, x, mean, lower, upper, samples, data_x, data_y }))
+    Ok(Box::new(Samples { title, x_label, y_label, x, mean, lower, upper, draws, data_x, data_y }))
 }

@@ -36,7 +36,7 @@ impl Axis {
     /// A linear axis from zero to just above the largest value.
     pub(super) fn from_zero(label: &str, values: impl IntoIterator<Item = f64>) -> Self {
         let (_, hi) = extent(values);
-        Self::linear(label, 0.0, if hi > 0.0 { hi + 0.05 * hi.min(1e300) } else { 1.0 }, 0.0)
+        Self::linear(label, 0.0, if hi > 0.0 { (1.05 * hi).min(f64::MAX) } else { 1.0 }, 0.0)
     }
 
     /// A linear axis over the bulk of the values: when a few lie far out, they do not squeeze the others.
@@ -184,8 +184,8 @@ mod tests {
 
     fn labels(axis: &Axis) -> Vec<String> {
         let (lo, hi) = axis.range();
-        let first = (lo / axis.step).ceil() as i64;
-        (first..).map(|i| i as f64 * axis.step).take_while(|&t| t <= hi).map(|t| axis.tick(t)).collect()
+        let (first, last) = ((lo / axis.step).ceil() as i64, (hi / axis.step).floor() as i64);
+        (first..=last).map(|i| axis.tick(i as f64 * axis.step)).collect()
     }
 
     #[test]

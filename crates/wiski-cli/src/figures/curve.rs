@@ -78,7 +78,7 @@ pub(crate) struct Samples {
     pub mean: Vec<f64>,
     pub lower: Vec<f64>,
     pub upper: Vec<f64>,
-    pub samples: Vec<Vec<f64>>,
+    pub draws: Vec<Vec<f64>>,
     pub data_x: Vec<f64>,
     pub data_y: Vec<f64>,
 }
@@ -98,15 +98,15 @@ impl Figure for Samples {
     }
 
     fn draw(&self) -> Drawing {
-        let y = [&self.mean, &self.lower, &self.upper, &self.data_y].into_iter().chain(&self.samples);
+        let y = [&self.mean, &self.lower, &self.upper, &self.data_y].into_iter().chain(&self.draws);
         let mut panel = Panel::new(
             "",
             Axis::exact(&self.x_label, self.x.iter().chain(&self.data_x).copied()),
             Axis::padded(&self.y_label, y.flatten().copied()),
         );
         panel.band(&self.x, &self.lower, &self.upper, BLUE, WIDE_BAND);
-        for (i, sample) in self.samples.iter().enumerate() {
-            panel.line(&self.x, sample, CYCLE[1 + i % (CYCLE.len() - 1)], 1.0);
+        for (i, draw) in self.draws.iter().enumerate() {
+            panel.line(&self.x, draw, CYCLE[1 + i % (CYCLE.len() - 1)], 1.0);
         }
         panel.line(&self.x, &self.mean, BLUE, 2.4);
         panel.dots(&self.data_x, &self.data_y, INK, DOT, 0.7);
@@ -127,7 +127,7 @@ impl Figure for Samples {
 pub(crate) struct Effects {
     pub title: String,
     pub y_label: String,
-    pub effects: Vec<Effect>,
+    pub parts: Vec<Effect>,
 }
 
 /// One part of an additive model.
@@ -157,9 +157,9 @@ impl Figure for Effects {
     }
 
     fn draw(&self) -> Drawing {
-        let y = self.effects.iter().flat_map(|e| [&e.mean, &e.lower, &e.upper]).flatten();
+        let y = self.parts.iter().flat_map(|e| [&e.mean, &e.lower, &e.upper]).flatten();
         let y = Axis::padded(&self.y_label, y.copied());
-        let panels = self.effects.iter().map(|e| {
+        let panels = self.parts.iter().map(|e| {
             let title = if e.share.is_finite() {
                 format!("{} ({:.1} %)", e.name, 100.0 * e.share)
             } else {

@@ -23,6 +23,7 @@ pub(crate) struct Map {
 /// One map. Fields of the same quantity share a colour scale.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Field {
+    /// May be empty, as where the quantity says it all.
     pub title: String,
     /// What the colours show, with its unit.
     pub quantity: String,

@@ -12,6 +12,10 @@ use std::sync::Arc;
 
 const MOST_DOTS: usize = 2000;
 
+/// The longest name shown in full, and the longest over a panel, in characters.
+const LONGEST: usize = 80;
+const LONGEST_TITLE: usize = 40;
+
 pub(super) struct Panel {
     title: String,
     x: Axis,
@@ -142,8 +146,16 @@ impl Panel {
             .with_label_size(style::LABEL)
             .with_tick_size(style::TICK)
             .with_tick_length(3.0);
-        if !self.title.is_empty() {
-            layout = layout.with_title(text(&self.title));
+        // The colour bar has no label of its own: the quantity stands under the title, or is the title.
+        let quantity = self.colours.as_ref().map(|c| text(&c.label()));
+        match (self.title.is_empty(), quantity) {
+            (true, None) => {}
+            (true, Some(quantity)) => layout = layout.with_title(quantity),
+            (false, None) => layout = layout.with_title(shortened(&self.title, LONGEST_TITLE)),
+            (false, Some(quantity)) => {
+                layout = layout.with_title(shortened(&self.title, LONGEST_TITLE));
+                layout = layout.with_subtitle(quantity).with_subtitle_size(style::TICK);
+            }
         }
         if self.is_empty() {
             let note = TextAnnotation::new("no data", f64::midpoint(x.0, x.1), f64::midpoint(y.0, y.1));
@@ -156,7 +168,6 @@ impl Panel {
         }
         if let Some(colours) = self.colours {
             layout.show_colorbar = true;
-            layout = layout.with_subtitle(text(&colours.label())).with_subtitle_size(style::TICK);
             let ticks = TickFormat::Custom(Arc::new(move |v| colours.short(v)));
             layout = layout.with_colorbar_tick_format(ticks);
         }
@@ -185,7 +196,18 @@ fn format(axis: Axis) -> TickFormat {
     TickFormat::Custom(Arc::new(move |v| axis.tick(v)))
 }
 
-/// The library sets what stands between two dollar signs as mathematics; names are to be shown as they are.
-pub(super) fn text(s: &str) -> String {
-    s.replace('$', "\\$")
+/// A name as the library takes it: on one line, of bearable length, without what XML cannot hold, and without the
+/// mathematics that the library would see between two dollar signs.
+pub(super) fn text(name: &str) -> String {
+    shortened(name, LONGEST)
+}
+
+fn shortened(name: &str, longest: usize) -> String {
+    let clean = |c: char| if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') { ' ' } else { c };
+    let mut out: String = name.chars().map(clean).take(longest).collect();
+    if name.chars().count() > longest {
+        out.pop();
+        out.push('…');
+    }
+    out.replace('$', "\\$")
 }

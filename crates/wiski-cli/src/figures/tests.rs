@@ -47,7 +47,7 @@ pub(crate) fn curve() -> Curve {
 
 fn samples() -> Samples {
     let c = curve();
-    let samples = (0..5).map(|k| {
+    let draws = (0..5).map(|k| {
         let phase = f64::from(k) * 1.3;
         c.x.iter()
             .zip(c.mean.iter().zip(&c.upper))
@@ -56,7 +56,7 @@ fn samples() -> Samples {
     });
     Samples {
         title: "Five functions that fit".into(),
-        samples: samples.collect(),
+        draws: draws.collect(),
         x_label: c.x_label,
         y_label: c.y_label,
         x: c.x,
@@ -77,7 +77,7 @@ fn effects() -> Effects {
     Effects {
         title: "Additive model of power".into(),
         y_label: "effect [kW]".into(),
-        effects: vec![
+        parts: vec![
             effect("outdoor temperature [°C]", 0.62, &|x| 1.5 - 0.07 * x),
             effect("hour [h]", 0.25, &|x| 0.7 * (x / 5.0).sin()),
             effect("wind [m/s]", 0.08, &|x| 0.01 * x),
@@ -96,12 +96,12 @@ fn map() -> Map {
         y_label: "outdoor temperature [°C]".into(),
         fields: vec![
             Field {
-                title: "Mean".into(),
-                quantity: "mean [kW]".into(),
+                title: String::new(),
+                quantity: "mean power [kW]".into(),
                 values: over(&|x, y| 2.0 - 0.05 * y + 0.5 * (x * TAU / 12.0).sin()),
             },
             Field {
-                title: "Standard deviation".into(),
+                title: String::new(),
                 quantity: "standard deviation [kW]".into(),
                 values: over(&|x, y| 0.05 + 0.3 * ((x - 20.0) / 24.0).powi(2) + 0.0005 * (y - 5.0).powi(2)),
             },
@@ -325,6 +325,15 @@ fn names_are_escaped() {
 }
 
 #[test]
+fn odd_names_are_made_fit_to_show() {
+    let name = format!("a\u{0}b\nc{}", "d".repeat(500));
+    let track = Track { name, rows: vec![1.0, 2.0], values: vec![1.0, 2.0] };
+    let svg = Hyperparameters { title: String::new(), tracks: vec![track] }.draw().svg();
+    assert!(svg.contains("a b cddd") && svg.contains("d…"), "{svg}");
+    assert!(!svg.contains('\u{0}') && !svg.contains(&"d".repeat(60)));
+}
+
+#[test]
 fn empty_figures_say_so() {
     let empty: [Box<dyn Figure>; 10] = [
         Box::new(Curve::default()),
@@ -370,11 +379,11 @@ proptest! {
             upper_observed: d.clone(), data_x: e.clone(), data_y: f.clone(), ..Curve::default()
         };
         let samples = Samples {
-            x: a.clone(), mean: b.clone(), lower: c.clone(), upper: d.clone(), samples: vec![e.clone(), f.clone()],
+            x: a.clone(), mean: b.clone(), lower: c.clone(), upper: d.clone(), draws: vec![e.clone(), f.clone()],
             ..Samples::default()
         };
         let effect = Effect { name: name.clone(), share, x: a.clone(), mean: b.clone(), lower: c.clone(), upper: d.clone() };
-        let effects = Effects { effects: vec![effect], ..Effects::default() };
+        let effects = Effects { parts: vec![effect], ..Effects::default() };
         let values: Vec<f64> = c.iter().chain(&d).copied().cycle().take(a.len() * b.len()).collect();
         let field = Field { title: name.clone(), quantity: name.clone(), values };
         let map = Map { x: a.clone(), y: b.clone(), fields: vec![field], data_x: e.clone(), data_y: f.clone(), ..Map::default() };

@@ -59,7 +59,7 @@ pub(crate) fn write(dir: &Path, report: &Report) -> Result<PathBuf> {
 
 fn plates(figures: &[Box<dyn Figure>]) -> Vec<Plate> {
     let mut seen = HashMap::new();
-    let plate = |figure: &Box<dyn Figure>| {
+    let mut plate = |figure: &dyn Figure| {
         let count = seen.entry(figure.name()).and_modify(|n| *n += 1).or_insert(1);
         let file = match *count {
             1 => format!("{}.svg", figure.name()),
@@ -67,7 +67,7 @@ fn plates(figures: &[Box<dyn Figure>]) -> Vec<Plate> {
         };
         Plate { file, heading: figure.heading(), reading: figure.reading(), svg: figure.draw().svg() }
     };
-    figures.iter().map(plate).collect()
+    figures.iter().map(|figure| plate(figure.as_ref())).collect()
 }
 
 /// Replaces a file by way of another, so that a reader sees the old or the new one and never half of it.

@@ -86,7 +86,11 @@ fn a_class_recorder_equals_direct_computation() {
         let confidence = 0.5 + 0.5 * (0.7 * i as f64).sin().abs();
         let correct = (1.3 * i as f64).cos().abs() < confidence;
         (
-            if i % 50 == 0 { None } else { Some(if correct { confidence } else { 1.0 - confidence }) },
+            if i.is_multiple_of(50) {
+                None
+            } else {
+                Some(if correct { confidence } else { 1.0 - confidence })
+            },
             confidence,
             correct,
         )
