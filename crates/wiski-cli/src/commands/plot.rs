@@ -234,11 +234,8 @@ fn map(
         }
     }
     let quantity = quantity(stored);
-    let field = |title: &str, values| Field {
-        title: title.into(),
-        quantity: format!("{title} of {quantity}"),
-        values,
-    };
+    let field =
+        |of: &str, values| Field { title: String::new(), quantity: format!("{of} of {quantity}"), values };
     Ok(Map {
         title: quantity.clone(),
         x_label: stored.columns.inputs[a].clone(),
