@@ -21,7 +21,7 @@ fn unknown_columns() {
     for selection in [
         Selection { noise: absent.clone(), ..Selection::default() },
         Selection { time: absent.clone(), ..Selection::default() },
-        Selection { target: target("nosuch", TargetKind::Number, false), ..Selection::default() },
+        Selection { target: Some(target("nosuch", TargetKind::Number, false)), ..Selection::default() },
     ] {
         assert!(
             refusal(source("a.csv", "x\n").unwrap().select(&selection))
@@ -40,7 +40,7 @@ fn duplicates_matter_only_if_selected() {
 
 #[test]
 fn the_target_is_no_input() {
-    let selection = Selection { target: target("y", TargetKind::Number, true), ..inputs(&["x", "y"]) };
+    let selection = Selection { target: Some(target("y", TargetKind::Number, true)), ..inputs(&["x", "y"]) };
     let said = refusal(source("data.csv", "x,y\n").unwrap().select(&selection));
     assert_eq!(said, "column 'y' of data.csv cannot be both input and target");
 }

@@ -7,7 +7,7 @@ fn bad(cells: &str) -> String {
 #[test]
 fn plain_rows() {
     let selection = Selection {
-        target: target("class", TargetKind::Label, true),
+        target: Some(target("class", TargetKind::Label, true)),
         noise: Some("var".into()),
         time: Some("when".into()),
         cells: true,
@@ -21,7 +21,10 @@ fn plain_rows() {
     assert_eq!(first.inputs, [-2500.0, 1.0]);
     assert_eq!((first.label.as_deref(), first.target), (Some("x y"), None));
     assert_eq!((first.noise, first.time), (Some(0.5), Some(86400.0)));
-    assert_eq!(Vec::from_iter(first.cells.iter()), ["1", "-2.5e3", "x y", "0.5", "1970-01-02", "so, \"so\""]);
+    assert_eq!(
+        first.cells.iter().collect::<Vec<_>>(),
+        ["1", "-2.5e3", "x y", "0.5", "1970-01-02", "so, \"so\""]
+    );
     let second = rows[1].as_ref().unwrap();
     assert_eq!((second.number, second.line), (2, Some(3)));
     assert_eq!((&second.inputs[..], second.label.as_deref()), (&[0.5, 3.0][..], Some("z")));
@@ -163,7 +166,7 @@ fn delimiters() {
 fn targets_that_may_be_absent() {
     let text = "x,y\n1,2\n3,\n";
     let select = |kind, required| {
-        let selection = Selection { target: target("y", kind, required), ..inputs(&["x"]) };
+        let selection = Selection { target: Some(target("y", kind, required)), ..inputs(&["x"]) };
         read(source("data.csv", text).unwrap().select(&selection).unwrap())
     };
     for kind in [TargetKind::Number, TargetKind::Label] {

@@ -29,8 +29,8 @@ fn inputs(names: &[&str]) -> Selection {
     Selection { inputs: names.iter().map(|&name| name.into()).collect(), ..Selection::default() }
 }
 
-fn target(column: &str, kind: TargetKind, required: bool) -> Option<Target> {
-    Some(Target { column: column.into(), kind, required })
+fn target(column: &str, kind: TargetKind, required: bool) -> Target {
+    Target { column: column.into(), kind, required }
 }
 
 /// All rows, or for bad ones and for a final error the message.

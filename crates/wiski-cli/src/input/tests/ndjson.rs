@@ -12,7 +12,7 @@ fn records() {
         "{\"x\": true, \"class\": false, \"t\": \"4\", \"o\": null}",
     );
     let selection = Selection {
-        target: target("class", TargetKind::Label, true),
+        target: Some(target("class", TargetKind::Label, true)),
         time: Some("t".into()),
         cells: true,
         ..inputs(&["x"])
@@ -23,10 +23,13 @@ fn records() {
     assert_eq!(rows.len(), 3);
     assert_eq!((&rows[0].inputs[..], rows[0].label.as_deref()), (&[1.5][..], Some("café \"q\"")));
     assert_eq!((rows[0].time, rows[0].line), (Some(86400.0), Some(1)));
-    assert_eq!(Vec::from_iter(rows[0].cells.iter()), ["1.5", "café \"q\"", "1970-01-02", "{\"a\": [1, 2]}"]);
+    assert_eq!(
+        rows[0].cells.iter().collect::<Vec<_>>(),
+        ["1.5", "café \"q\"", "1970-01-02", "{\"a\": [1, 2]}"]
+    );
     assert_eq!((&rows[1].inputs[..], rows[1].label.as_deref()), (&[-100.0][..], Some("2")));
     assert_eq!((rows[1].time, rows[1].line), (Some(3.0), Some(3)));
-    assert_eq!(Vec::from_iter(rows[1].cells.iter()), ["-1e2", "2", "3", ""]);
+    assert_eq!(rows[1].cells.iter().collect::<Vec<_>>(), ["-1e2", "2", "3", ""]);
     assert_eq!((&rows[2].inputs[..], rows[2].label.as_deref()), (&[1.0][..], Some("false")));
     assert_eq!(rows[2].time, Some(4.0));
 }
@@ -67,7 +70,7 @@ fn foreign_bytes() {
 #[test]
 fn labels_and_times_of_the_wrong_type() {
     let text = |value| format!("{{\"v\":1}}\n{{\"v\":{value}}}\n{{\"v\":2}}\n");
-    let label = Selection { target: target("v", TargetKind::Label, true), ..Selection::default() };
+    let label = Selection { target: Some(target("v", TargetKind::Label, true)), ..Selection::default() };
     let time = Selection { time: Some("v".into()), ..Selection::default() };
     let said = |value, selection| complaint("a.jsonl", text(value), selection);
     assert!(said("[]", &label).ends_with("column 'v': an array cannot be used as a label"));
@@ -79,7 +82,7 @@ fn labels_and_times_of_the_wrong_type() {
 
 #[test]
 fn absent_targets() {
-    let selection = Selection { target: target("y", TargetKind::Number, false), ..inputs(&["x"]) };
+    let selection = Selection { target: Some(target("y", TargetKind::Number, false)), ..inputs(&["x"]) };
     let text = "{\"x\":1,\"y\":2}\n{\"x\":1,\"y\":null}\n{\"x\":1}\n";
     let rows = read(source("a.json", text).unwrap().select(&selection).unwrap());
     let targets: Vec<_> = rows.into_iter().map(|row| row.unwrap().target).collect();

@@ -111,7 +111,7 @@ fn every_type_is_read() {
         let (_dir, path) = open(compression, extension);
         let names = ["double", "float", "int", "big", "flag", "price", "wide", "half"];
         let selection = Selection {
-            target: target("name", TargetKind::Label, true),
+            target: Some(target("name", TargetKind::Label, true)),
             time: Some("nanos".into()),
             ..inputs(&names)
         };
@@ -153,7 +153,7 @@ fn all_columns_pass_through_as_text() {
         "-2.5",
         "",
     ];
-    assert_eq!(Vec::from_iter(row.cells.iter()), wanted);
+    assert_eq!(row.cells.iter().collect::<Vec<_>>(), wanted);
 }
 
 #[test]

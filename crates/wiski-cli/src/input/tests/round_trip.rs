@@ -1,3 +1,5 @@
+use std::fmt::Write;
+
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
@@ -58,7 +60,7 @@ proptest! {
         let mut text = String::new();
         for (x, t, y) in &table {
             let t = serde_json::to_string(t).unwrap();
-            text += &format!("{{\"x\": {x}, \"text\": {t}, \"y\": {y:e}}}\n");
+            writeln!(text, "{{\"x\": {x}, \"text\": {t}, \"y\": {y:e}}}").unwrap();
         }
         if !table.is_empty() {
             check("a.ndjson", text.into_bytes(), &table)?;

@@ -27,8 +27,11 @@ fn speed_of_reading() {
     ] {
         let megabytes = text.len() as f64 / 1e6;
         for cells in [false, true] {
-            let selection =
-                Selection { target: target("y", TargetKind::Number, true), cells, ..inputs(&["a", "b"]) };
+            let selection = Selection {
+                target: Some(target("y", TargetKind::Number, true)),
+                cells,
+                ..inputs(&["a", "b"])
+            };
             let mut rows = source(name, text.clone()).unwrap().select(&selection).unwrap();
             let mut row = Row::default();
             let mut sum = 0.0;

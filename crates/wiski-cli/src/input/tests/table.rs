@@ -1,3 +1,5 @@
+use std::fmt::Write;
+
 use super::*;
 
 fn rows(text: &str, selection: &Selection) -> Rows {
@@ -7,7 +9,7 @@ fn rows(text: &str, selection: &Selection) -> Rows {
 const TEXT: &str = "a,b,y,c,v,t\n1,10,100,p,0.1,5\n2,20,200,q,0.2,6\nx,1,1,1,1,1\n3,30,300,r,0.3,7\n";
 
 fn selection(column: &str, kind: TargetKind) -> Selection {
-    let target = target(column, kind, true);
+    let target = Some(target(column, kind, true));
     Selection { target, noise: Some("v".into()), time: Some("t".into()), ..inputs(&["a", "b"]) }
 }
 
@@ -43,7 +45,7 @@ fn a_table_gives_back_what_the_stream_gave() {
             assert_eq!(row, Row { line: None, ..wanted });
         }
     }
-    let optional = Selection { target: target("y", TargetKind::Number, false), ..inputs(&["x"]) };
+    let optional = Selection { target: Some(target("y", TargetKind::Number, false)), ..inputs(&["x"]) };
     let table = Table::read(&mut rows("x,y\n1,\n2,3\n", &optional), &mut |_| Ok(())).unwrap();
     let mut row = Row::default();
     table.get(0, &mut row);
@@ -56,7 +58,7 @@ fn a_table_gives_back_what_the_stream_gave() {
 fn shuffling_keeps_rows_whole() {
     let mut text = "a,b,y,v,t\n".to_owned();
     for i in 0..1000 {
-        text += &format!("{i},{},{},{},{}\n", i + 1, i + 2, i + 3, i + 4);
+        writeln!(text, "{i},{},{},{},{}", i + 1, i + 2, i + 3, i + 4).unwrap();
     }
     let table = Table::read(&mut rows(&text, &selection("y", TargetKind::Number)), &mut |_| Ok(())).unwrap();
     let shuffled = |seed| {
