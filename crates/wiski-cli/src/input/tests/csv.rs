@@ -182,6 +182,31 @@ fn targets_that_may_be_absent() {
 }
 
 #[test]
+fn nothing_stays_in_a_row_that_is_used_again() {
+    let all = Selection {
+        target: Some(target("c", TargetKind::Label, true)),
+        noise: Some("x".into()),
+        time: Some("x".into()),
+        cells: true,
+        ..inputs(&["x"])
+    };
+    let mut row = Row::default();
+    source("a.csv", "x,c\n1,k\n").unwrap().select(&all).unwrap().next(&mut row).unwrap();
+    assert_eq!(
+        (row.label.as_deref(), row.noise, row.time, row.cells.len()),
+        (Some("k"), Some(1.0), Some(1.0), 2)
+    );
+    for selection in
+        [Selection { target: Some(target("z", TargetKind::Number, true)), ..inputs(&["y"]) }, inputs(&["y"])]
+    {
+        row.target = Some(9.0);
+        source("b.csv", "y,z\n2,3\n").unwrap().select(&selection).unwrap().next(&mut row).unwrap();
+        let target = selection.target.map(|_| 3.0);
+        assert_eq!(row, Row { number: 1, line: Some(2), inputs: vec![2.0], target, ..Row::default() });
+    }
+}
+
+#[test]
 fn times_and_noises() {
     let text = |cell| format!("t\n1\n{cell}\n2012-01-01 00:30:00\n");
     let time = Selection { time: Some("t".into()), ..Selection::default() };
