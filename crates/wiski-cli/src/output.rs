@@ -185,3 +185,152 @@ impl Drop for Draft {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Bytes that a test can look at.
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn to_memory() -> (Output, Memory) {
+        let memory = Memory::default();
+        (Output::new("memory", Box::new(memory.clone()), None), memory)
+    }
+
+    /// What `write` writes.
+    pub(crate) fn written(write: impl FnOnce(&mut Output)) -> String {
+        let (mut out, memory) = to_memory();
+        write(&mut out);
+        out.finish().unwrap();
+        String::from_utf8(memory.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn cells_are_quoted_where_needed() {
+        let row = |texts: &[&str]| {
+            written(|out| {
+                texts.iter().for_each(|text| out.text(text));
+                out.end_row().unwrap();
+            })
+        };
+        assert_eq!(row(&["a", "b c", "", "é;'"]), "a,b c,,é;'\n");
+        assert_eq!(
+            row(&["a,b", "say \"hi\"", "x\ny", "x\r"]),
+            "\"a,b\",\"say \"\"hi\"\"\",\"x\ny\",\"x\r\"\n"
+        );
+        assert_eq!(row(&[""]), "\"\"\n");
+        assert_eq!(row(&["  "]), "\"  \"\n");
+        assert_eq!(row(&["", ""]), ",\n");
+        assert_eq!(row(&[]), "\n");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        for (number, text) in [
+            (1.0, "1"),
+            (-0.5, "-0.5"),
+            (0.1 + 0.2, "0.30000000000000004"),
+            (1e300, "1e+300"),
+            (-0.0, "-0"),
+            (1e-7, "1e-7"),
+        ] {
+            let mut out = String::new();
+            push_number(&mut out, number);
+            assert_eq!(out, text);
+        }
+        let row = written(|out| {
+            out.number(2.5);
+            out.maybe(None);
+            out.maybe(Some(100.0));
+            out.end_row().unwrap();
+        });
+        assert_eq!(row, "2.5,,100\n");
+    }
+
+    #[test]
+    fn rows_leave_when_flushed() {
+        let (mut out, memory) = to_memory();
+        out.number(1.0);
+        out.end_row().unwrap();
+        assert!(memory.0.lock().unwrap().is_empty());
+        out.flush().unwrap();
+        assert_eq!(*memory.0.lock().unwrap(), b"1\n");
+    }
+
+    #[test]
+    fn a_closed_pipe_is_told_from_failures() {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let mut out = Output::new("stdout", Box::new(writer), None);
+        out.number(1.0);
+        out.end_row().unwrap();
+        assert!(matches!(out.finish(), Err(Error::Closed { .. })));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_full_disk_is_named() {
+        let mut out = Output::open("/dev/full").unwrap();
+        out.number(1.0);
+        out.end_row().unwrap();
+        let message = out.finish().unwrap_err().to_string();
+        assert!(message.starts_with("/dev/full: No space left"), "{message}");
+    }
+
+    #[test]
+    fn a_file_appears_only_when_it_is_complete() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out.csv");
+        let names = || fs::read_dir(dir.path()).unwrap().count();
+        fs::write(&path, "old").unwrap();
+        let begin = || {
+            let mut out = Output::open(path.to_str().unwrap()).unwrap();
+            out.text("new");
+            out.end_row().unwrap();
+            out.flush().unwrap();
+            assert_eq!((fs::read_to_string(&path).unwrap(), names()), ("old".into(), 2));
+            out
+        };
+        drop(begin());
+        assert_eq!((fs::read_to_string(&path).unwrap(), names()), ("old".into(), 1));
+        begin().finish().unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap(), names()), ("new\n".into(), 1));
+
+        let nowhere = dir.path().join("none").join("out.csv");
+        let message = Output::open(nowhere.to_str().unwrap()).err().unwrap().to_string();
+        assert!(message.contains("out.csv: No such file"), "{message}");
+        assert!(Output::open(dir.path().to_str().unwrap()).is_err());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_and_permissions_stay() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("out.csv"), dir.path().join("link.csv"));
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink(&path, &link).unwrap();
+        let mut out = Output::open(link.to_str().unwrap()).unwrap();
+        out.text("new");
+        out.end_row().unwrap();
+        out.finish().unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+}

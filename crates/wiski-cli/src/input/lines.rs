@@ -102,6 +102,11 @@ impl Lines {
         (self.end, self.height) = (self.start, 0);
     }
 
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     fn rest(&self) -> &[u8] {
         &self.buffer[self.start..self.filled]
     }

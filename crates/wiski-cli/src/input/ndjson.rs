@@ -146,12 +146,13 @@ fn members(text: &str, key: &mut String, each: impl FnMut(&str, &str)) -> Result
 }
 
 fn not_json(why: &serde_json::Error, text: &str) -> What {
+    if why.is_eof() {
+        return What::NotJson("it ends too early".into());
+    }
     let message = why.to_string();
     let message = message.split(" at line ").next().unwrap_or(&message);
-    let near = why.column().checked_sub(1).and_then(|at| text.get(at..)).unwrap_or("");
-    let near =
-        if near.is_empty() { "at the end of the line".into() } else { format!("at '{}'", short(near)) };
-    What::NotJson(format!("{message} {near}"))
+    let from = why.column().checked_sub(1).and_then(|at| text.get(at..)).unwrap_or(text);
+    What::NotJson(format!("{message} at '{}'", short(from)))
 }
 
 struct Members<'a, F> {

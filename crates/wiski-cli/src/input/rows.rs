@@ -111,19 +111,24 @@ impl Rows {
         let number = |column| records.value(column).number().map_err(in_column(column));
         row.number = self.number;
         row.line = records.line();
+        // The row may come from other rows, of which nothing must stay but the memory.
+        (row.target, row.noise, row.time) = (None, None, None);
         row.inputs.clear();
+        row.cells.clear();
         for &column in &self.inputs {
             row.inputs.push(number(column)?);
         }
-        if let Some((column, target)) = &self.target {
-            let value = records.value(*column);
-            if !target.required && value.is_absent() {
-                (row.target, row.label) = (None, None);
-            } else if target.kind == TargetKind::Number {
-                row.target = Some(number(*column)?);
-            } else {
-                value.label(row.label.get_or_insert_default()).map_err(in_column(*column))?;
+        match &self.target {
+            Some((column, target)) if target.required || !records.value(*column).is_absent() => {
+                match target.kind {
+                    TargetKind::Number => (row.target, row.label) = (Some(number(*column)?), None),
+                    TargetKind::Label => {
+                        let label = row.label.get_or_insert_default();
+                        records.value(*column).label(label).map_err(in_column(*column))?;
+                    }
+                }
             }
+            _ => row.label = None,
         }
         if let Some(column) = self.noise {
             let noise = number(column)?;
@@ -136,7 +141,6 @@ impl Rows {
             row.time = Some(records.value(column).time().map_err(in_column(column))?);
         }
         if self.cells {
-            row.cells.clear();
             for column in 0..records.columns().len() {
                 row.cells.push(|text| records.value(column).write(text));
             }

@@ -40,6 +40,9 @@ impl Source {
         let options = options.or_by_extension(path);
         let file = File::open(path).map_err(fail)?;
         let meta = file.metadata().map_err(fail)?;
+        if meta.is_dir() {
+            return Err(fail(io::ErrorKind::IsADirectory.into()));
+        }
         if meta.is_file() && options.format.map_or_else(|| begins_as_parquet(path), |f| f == Format::Parquet)
         {
             let records = Box::new(Parquet::open(file).map_err(fail)?);

@@ -26,7 +26,8 @@ pub(super) fn parse(text: &str) -> Option<f64> {
     };
     let (clock, fraction) = match clock.split_once('.') {
         Some((clock, fraction)) if clock.len() == 8 && fraction.bytes().all(|b| b.is_ascii_digit()) => {
-            (clock, format!("0.{fraction}0").parse().ok()?)
+            let kept = &fraction[..fraction.len().min(9)];
+            (clock, kept.parse::<f64>().ok()? / 10f64.powi(kept.len() as i32))
         }
         Some(_) => return None,
         None => (clock, 0.0),
@@ -144,6 +145,7 @@ mod tests {
             "2012-01-01T00:00:00+1",
             "2012-01-01T00:00:00Zulu",
             "2012-01-01T00:00:00.x",
+            "2012-01-01T00:00:00.",
             "2012-01-01T00:00.5",
             "2012-01-01-01",
             "2012-01-01T00:00:00é",

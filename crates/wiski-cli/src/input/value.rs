@@ -64,11 +64,13 @@ impl Value<'_> {
     /// Seconds since 1970, or a plain number.
     pub(super) fn time(self) -> Result<f64, What> {
         match self {
-            Self::Cell(text) | Self::Text(text) => match Value::Cell(text).number() {
-                Err(What::NotANumber(_)) => {
-                    time::parse(text.trim()).ok_or_else(|| What::NotATime(short(text.trim())))
-                }
-                result => result,
+            // Times first: to find that a text is no number costs a message.
+            Self::Cell(text) | Self::Text(text) => match time::parse(text.trim()) {
+                Some(seconds) => Ok(seconds),
+                None => Value::Cell(text).number().map_err(|what| match what {
+                    What::NotANumber(text) => What::NotATime(text),
+                    _ => what,
+                }),
             },
             Self::Time(nanoseconds) => Ok(nanoseconds as f64 / 1e9),
             Self::Bool(_) => Err(self.not("a time")),
