@@ -35,7 +35,7 @@ pub(crate) struct ModelOptions {
 
     /// Keep so many rows in memory to start from: a number, or a share of all rows below 1 [default: by the
     /// number of inputs]
-    #[arg(long, value_name = "ROWS")]
+    #[arg(long, value_name = "ROWS", allow_negative_numbers = true)]
     pub(crate) pretrain: Option<f64>,
 
     /// The seed of everything random

@@ -61,7 +61,7 @@ pub(crate) struct Stream {
     shuffle: Option<u64>,
 
     /// Keep this share of the rows, chosen at random, for a test at the end
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, allow_negative_numbers = true)]
     holdout: f64,
 
     /// Stop after so many rows
@@ -121,9 +121,10 @@ impl Stream {
         let mut source = Source::open(&self.input, &self.reading.format)?;
 
         let resumed = self.resumed()?;
+        let mut left_out = Vec::new();
         let columns = match &resumed {
             Some(stored) => self.same_columns(&stored.columns)?,
-            None => self.columns(&mut source)?,
+            None => self.columns(&mut source, &mut left_out)?,
         };
         let kind = match &resumed {
             Some(stored) => reading::kind(&stored.model),
@@ -140,6 +141,9 @@ impl Stream {
             None => self.fresh(columns, feed.total())?,
         };
         let learner = Learner::new(stored, &self.journal)?;
+        if !left_out.is_empty() && !self.quiet {
+            eprintln!("wiski: columns without numbers are left out: {}", left_out.join(", "));
+        }
         let run = Run::new(self, learner, bad)?;
         run.over(&mut feed)
     }
@@ -169,7 +173,7 @@ impl Stream {
         Ok(columns.clone())
     }
 
-    fn columns(&self, source: &mut Source) -> Result<Columns> {
+    fn columns(&self, source: &mut Source, left_out: &mut Vec<String>) -> Result<Columns> {
         let target = self.target.clone().context("--target is needed")?;
         let others: Vec<&str> = [Some(&target), self.noise_col.as_ref(), self.time_col.as_ref()]
             .into_iter()
@@ -180,12 +184,7 @@ impl Stream {
             Some(inputs) => inputs.clone(),
             None => {
                 let inferred = source.infer_inputs(&others)?;
-                if !inferred.left_out.is_empty() && !self.quiet {
-                    eprintln!(
-                        "wiski: columns without numbers are left out: {}",
-                        inferred.left_out.join(", ")
-                    );
-                }
+                *left_out = inferred.left_out;
                 inferred.inputs
             }
         };

@@ -3,37 +3,37 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-pub struct Folder(tempfile::TempDir);
+pub(crate) struct Folder(tempfile::TempDir);
 
 /// What a run came to.
-pub struct Done {
-    pub code: Option<i32>,
-    pub out: String,
-    pub err: String,
+pub(crate) struct Done {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Folder {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         fs::write(self.path(name), content).unwrap();
     }
 
-    pub fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
     /// The files and folders in it, sorted.
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.0.path()).unwrap();
         let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
@@ -41,17 +41,17 @@ impl Folder {
     }
 
     /// The command, its arguments split at blanks.
-    pub fn command(&self, arguments: &str) -> Command {
+    pub(crate) fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wiski"));
         command.args(arguments.split_whitespace()).current_dir(self.0.path());
         command
     }
 
-    pub fn run(&self, arguments: &str) -> Done {
+    pub(crate) fn run(&self, arguments: &str) -> Done {
         done(self.command(arguments).stdin(Stdio::null()).output().unwrap())
     }
 
-    pub fn run_with_input(&self, arguments: &str, input: &[u8]) -> Done {
+    pub(crate) fn run_with_input(&self, arguments: &str, input: &[u8]) -> Done {
         let mut command = self.command(arguments);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -67,25 +67,25 @@ impl Folder {
     }
 
     /// Runs what must succeed; its standard output.
-    pub fn ok(&self, arguments: &str) -> String {
+    pub(crate) fn ok(&self, arguments: &str) -> String {
         let done = self.run(arguments);
         assert_eq!(done.code, Some(0), "wiski {arguments}\n{}", done.err);
         done.out
     }
 
     /// Runs what must be refused: exit code 2 and one line that contains `message`.
-    pub fn refused(&self, arguments: &str, message: &str) {
+    pub(crate) fn refused(&self, arguments: &str, message: &str) {
         let done = self.run(arguments);
         done.is_refusal(arguments, message);
     }
 
-    pub fn json(&self, arguments: &str) -> serde_json::Value {
+    pub(crate) fn json(&self, arguments: &str) -> serde_json::Value {
         serde_json::from_str(&self.ok(arguments)).unwrap()
     }
 }
 
 impl Done {
-    pub fn is_refusal(&self, arguments: &str, message: &str) {
+    pub(crate) fn is_refusal(&self, arguments: &str, message: &str) {
         assert_eq!(self.code, Some(2), "wiski {arguments}\n{}{}", self.out, self.err);
         assert_eq!(self.err.trim_end().lines().count(), 1, "wiski {arguments}\n{}", self.err);
         assert!(self.err.contains(message), "wiski {arguments}\n{}expected: {message}", self.err);
@@ -99,14 +99,14 @@ fn done(output: Output) -> Done {
 }
 
 /// Numbers that are as good as random.
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    pub fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         // xorshift
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -114,13 +114,13 @@ impl Random {
         (self.0 >> 11) % limit
     }
 
-    pub fn uniform(&mut self) -> f64 {
+    pub(crate) fn uniform(&mut self) -> f64 {
         self.below(1 << 40) as f64 / (1u64 << 40) as f64
     }
 }
 
 /// A CSV of rows a, b, y with y = sin a · cos b + noise.
-pub fn table(rows: usize, seed: u64) -> String {
+pub(crate) fn table(rows: usize, seed: u64) -> String {
     let mut random = Random::new(seed);
     let mut text = String::from("a,b,y\n");
     for _ in 0..rows {
@@ -132,7 +132,7 @@ pub fn table(rows: usize, seed: u64) -> String {
 }
 
 /// A CSV of rows a, b, kind with two classes.
-pub fn classes(rows: usize, seed: u64) -> String {
+pub(crate) fn classes(rows: usize, seed: u64) -> String {
     let mut random = Random::new(seed);
     let mut text = String::from("a,b,kind\n");
     for _ in 0..rows {
@@ -144,20 +144,16 @@ pub fn classes(rows: usize, seed: u64) -> String {
 }
 
 /// The columns of a CSV without quotes, by name.
-pub fn column(csv: &str, name: &str) -> Vec<f64> {
+pub(crate) fn column(csv: &str, name: &str) -> Vec<f64> {
     let mut lines = csv.lines();
     let place = lines.next().unwrap().split(',').position(|c| c == name);
     let place = place.unwrap_or_else(|| panic!("no column {name} in {csv:.100}"));
     lines.map(|l| l.split(',').nth(place).unwrap().parse().unwrap_or(f64::NAN)).collect()
 }
 
-pub fn assert_close(a: &[f64], b: &[f64], tolerance: f64) {
+pub(crate) fn assert_close(a: &[f64], b: &[f64], tolerance: f64) {
     assert_eq!(a.len(), b.len());
     for (i, (a, b)) in a.iter().zip(b).enumerate() {
         assert!((a - b).abs() <= tolerance, "row {i}: {a} and {b}");
     }
-}
-
-pub fn exists(path: &Path) -> bool {
-    path.exists()
 }
