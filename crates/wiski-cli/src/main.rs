@@ -4,7 +4,6 @@
 //! failed, 2 the input, a file or an option is wrong.
 
 mod commands;
-mod figures;
 mod input;
 mod model_options;
 mod output;

@@ -146,5 +146,6 @@ pub(crate) fn kernels(process: &wiski::Wiski) -> String {
 /// Two aligned columns.
 pub(crate) fn table(lines: &[(String, String)]) -> String {
     let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    lines.iter().map(|(name, value)| format!("{name:<width$}  {value}\n")).collect()
+    let line = |(name, value): &(String, String)| format!("{name:<width$}  {value}");
+    lines.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }

@@ -2,7 +2,8 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Write};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write as _};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -111,7 +112,7 @@ fn known_noise_and_times_are_read() {
     for i in 0..200 {
         let a = f64::from(i % 37) / 37.0;
         let time = format!("2024-01-{:02} {:02}:00:00", 1 + i / 24, i % 24);
-        text += &format!("{time},{a},{},{}\n", (6.0 * a).sin(), 0.01 + 0.001 * f64::from(i % 5));
+        writeln!(text, "{time},{a},{},{}", (6.0 * a).sin(), 0.01 + 0.001 * f64::from(i % 5)).unwrap();
     }
     folder.write("data.csv", text);
     folder.ok("stream data.csv --target y --time-col time --noise-col v --half-life 2d --model m.wiski");
@@ -269,7 +270,7 @@ fn merged_parts_equal_the_whole() {
     let folder = Folder::new();
     let all = table(900, 5);
     let lines: Vec<&str> = all.lines().collect();
-    let part = |from: usize, to: usize| format!("{}\n{}\n", lines[0], lines[1 + from..1 + to].join("\n"));
+    let part = |from: usize, to: usize| format!("{}\n{}\n", lines[0], lines[1 + from..=to].join("\n"));
     folder.write("all.csv", &all);
     folder.write("new.csv", table(40, 6));
     for (name, from, to) in [("p1.csv", 0, 300), ("p2.csv", 300, 700), ("p3.csv", 700, 900)] {

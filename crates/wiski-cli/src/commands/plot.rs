@@ -8,10 +8,10 @@ use wiski::feature::FeatureMap;
 use wiski::model::Z95;
 use wiski::persist::{self, Answer, Model, Stored};
 
-use crate::figures::{Curve, Effect, Effects, Field, Figure, Map};
 use crate::input::{Row, Source};
 use crate::model_options::number;
 use crate::reading::{self, BadRows, ReadingOptions, Wanted};
+use wiski_figures::{Curve, Effect, Effects, Field, Figure, Map};
 
 /// Draw what a model has learned: a curve for one input, maps for two, slices for more.
 #[derive(Args)]

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use crate::figures::{Figure, Samples};
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::model::{SampledFunction, Z95};
 use wiski::persist::{self, Answer, Model, Stored};
+use wiski_figures::{Figure, Samples};
 
 use super::plot;
 use crate::input::{Row, Source};

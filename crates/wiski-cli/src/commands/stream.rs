@@ -78,6 +78,7 @@ pub(crate) struct Stream {
 
     /// Go on with the model in --model, if that file is there, else with the one named here
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    #[allow(clippy::option_option)] // --resume alone, or with a file
     resume: Option<Option<PathBuf>>,
 
     /// Write a report with figures to a folder
@@ -180,13 +181,12 @@ impl Stream {
             .flatten()
             .map(String::as_str)
             .collect();
-        let inputs = match &self.inputs {
-            Some(inputs) => inputs.clone(),
-            None => {
-                let inferred = source.infer_inputs(&others)?;
-                *left_out = inferred.left_out;
-                inferred.inputs
-            }
+        let inputs = if let Some(inputs) = &self.inputs {
+            inputs.clone()
+        } else {
+            let inferred = source.infer_inputs(&others)?;
+            *left_out = inferred.left_out;
+            inferred.inputs
         };
         ensure!(!inputs.is_empty(), "{} has no column of numbers besides the target", source.name());
         Ok(Columns { inputs, target, noise: self.noise_col.clone(), time: self.time_col.clone() })
@@ -302,7 +302,7 @@ impl<'a> Run<'a> {
         if self.emitted.is_some() {
             self.emit(row, answer.as_ref())?;
         }
-        if self.rows & 0xff == 0 {
+        if self.rows.is_multiple_of(256) {
             self.progress.show(self.rows, feed.progress(), &self.learner.stored().model);
         }
         Ok(())
@@ -375,10 +375,10 @@ impl<'a> Run<'a> {
         if let Some(out) = self.predictions.take() {
             out.finish()?;
         }
-        let holdout = match self.options.holdout > 0.0 {
-            true => Some(test(&mut stored.model, &self.held_out, feed.name(), &stored.columns)?),
-            false => None,
-        };
+        let mut holdout = None;
+        if self.options.holdout > 0.0 {
+            holdout = Some(test(&mut stored.model, &self.held_out, feed.name(), &stored.columns)?);
+        }
         if let Some(path) = &self.options.model {
             wiski::persist::save(path, &stored)?;
         }

@@ -46,7 +46,7 @@ impl Update {
                 continue;
             }
             learned += 1;
-            if learned & 0xff == 0 {
+            if learned.is_multiple_of(256) {
                 progress.show(learned, rows.progress(), &stored.model);
             }
         }

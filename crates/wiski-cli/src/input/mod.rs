@@ -27,10 +27,10 @@ mod time;
 mod value;
 
 pub(crate) use cells::Cells;
-pub(crate) use error::{BadRow, Error, Result, What};
+pub(crate) use error::{BadRow, Error, Result};
 pub(crate) use options::{Format, Options};
 pub(crate) use rows::{Row, Rows, Selection, Target, TargetKind};
-pub(crate) use source::{Inferred, Source};
+pub(crate) use source::Source;
 pub(crate) use table::Table;
 
 use error::Fault;

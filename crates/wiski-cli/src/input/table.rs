@@ -51,11 +51,6 @@ impl Table {
         self.numbers.len()
     }
 
-    /// Whether there is no row.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.numbers.is_empty()
-    }
-
     /// Fills `row` with the row at this place, from 0, so that one loop serves tables and streams. Lines and cells are
     /// not kept in a table.
     pub(crate) fn get(&self, i: usize, row: &mut Row) {

@@ -3,7 +3,7 @@
 use super::Report;
 use super::course::{Course, Sums};
 use super::history::History;
-use crate::figures::{Hyperparameters, LearningCurves, Reliability};
+use wiski_figures::{Hyperparameters, LearningCurves, Reliability};
 
 /// Bins of the stated probability.
 const BINS: usize = 20;

@@ -4,7 +4,7 @@
 //! consecutive segments of equal length, which doubles (neighbours merge) whenever there are too many: for a linear
 //! axis.
 
-use crate::figures::Metric;
+use wiski_figures::Metric;
 
 /// The most checkpoints, and the most segments.
 pub(super) const MOST: usize = 400;

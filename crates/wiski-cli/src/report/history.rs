@@ -1,6 +1,6 @@
 //! Hyperparameters along a stream, in bounded memory.
 
-use crate::figures::{Hyperparameters, Track};
+use wiski_figures::{Hyperparameters, Track};
 
 /// The most checkpoints kept.
 pub(super) const MOST: usize = 400;

@@ -17,11 +17,11 @@ mod thinned;
 pub(crate) use classes::ClassRecorder;
 pub(crate) use recorder::Recorder;
 
-use crate::figures::Figure;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use wiski_figures::Figure;
 
 /// What a report says.
 #[derive(Default)]

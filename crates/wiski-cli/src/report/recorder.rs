@@ -5,8 +5,8 @@ use super::course::Course;
 use super::history::History;
 use super::normal::quantile;
 use super::thinned::Thinned;
-use crate::figures::{Calibration, Hyperparameters, LearningCurves, Residuals};
 use std::f64::consts::TAU;
+use wiski_figures::{Calibration, Hyperparameters, LearningCurves, Residuals};
 
 /// Bins of the probability integral transform, and of the nominal levels 0.05, 0.1, …, 0.95, 0.99.
 const BINS: usize = 20;
@@ -90,7 +90,8 @@ impl Recorder {
     }
 
     /// The number of rows without a density.
-    pub(crate) fn skipped(&self) -> u64 {
+    #[cfg(test)]
+    pub(super) fn skipped(&self) -> u64 {
         self.skipped
     }
 

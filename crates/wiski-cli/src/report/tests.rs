@@ -1,8 +1,7 @@
 //! The recorders against direct computation, and the files of a report.
 
 use super::*;
-use crate::figures::tests::curve;
-use crate::figures::{LearningCurves, Metric};
+use wiski_figures::{LearningCurves, Metric};
 
 /// A stream that looks random and is the same every time: mean, standard deviation, target.
 fn stream(rows: u64) -> impl Iterator<Item = (u64, f64, f64, f64)> {
@@ -227,4 +226,12 @@ fn gallery() {
     let start = std::time::Instant::now();
     rows.iter().for_each(|&(row, mean, std, y)| recorder.push(row, mean, std, y));
     println!("{:.1} ns a row", start.elapsed().as_secs_f64() * 1e9 / rows.len() as f64);
+}
+
+fn curve() -> wiski_figures::Curve {
+    let x: Vec<f64> = (0..20).map(f64::from).collect();
+    let mean: Vec<f64> = x.iter().map(|x| (x / 3.0).sin()).collect();
+    let lower = mean.iter().map(|m| m - 0.1).collect();
+    let upper = mean.iter().map(|m| m + 0.1).collect();
+    wiski_figures::Curve { title: "a curve".into(), x, mean, lower, upper, ..Default::default() }
 }

@@ -1,8 +1,9 @@
 //! Runs the real binary in a folder of its own.
 #![allow(dead_code)] // each test file uses its part
 
+use std::fmt::Write as _;
 use std::fs;
-use std::io::Write;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -126,7 +127,7 @@ pub(crate) fn table(rows: usize, seed: u64) -> String {
     for _ in 0..rows {
         let (a, b) = (6.0 * random.uniform(), 4.0 * random.uniform() - 2.0);
         let noise = 0.2 * (random.uniform() + random.uniform() - 1.0);
-        text += &format!("{a:.6},{b:.6},{:.6}\n", a.sin() * b.cos() + noise);
+        writeln!(text, "{a:.6},{b:.6},{:.6}", a.sin() * b.cos() + noise).unwrap();
     }
     text
 }
@@ -138,7 +139,7 @@ pub(crate) fn classes(rows: usize, seed: u64) -> String {
     for _ in 0..rows {
         let (a, b) = (6.0 * random.uniform(), 4.0 * random.uniform() - 2.0);
         let kind = if a.sin() + 0.3 * b > 0.2 { "warm" } else { "cold" };
-        text += &format!("{a:.6},{b:.6},{kind}\n");
+        writeln!(text, "{a:.6},{b:.6},{kind}").unwrap();
     }
     text
 }

@@ -104,10 +104,8 @@ impl Model {
             (Self::Classifier(model), Target::Label(label)) => {
                 Ok(model.step_with(row.x, label, row.time)?.map(Answer::Class))
             }
-            (model, Target::Missing) => match model.is_running() {
-                true => model.predict(row.x).map(Some),
-                false => Ok(None),
-            },
+            (model, Target::Missing) if model.is_running() => model.predict(row.x).map(Some),
+            (_, Target::Missing) => Ok(None),
             (Self::Regressor(_), Target::Label(_)) => Err(mismatch("numbers, but the target is a label")),
             (Self::Classifier(_), Target::Value(_)) => Err(mismatch("classes, but the target is a number")),
         }

@@ -8,17 +8,23 @@ use super::style::{CYCLE, GREY};
 
 /// The best value so far against evaluations, one line a run.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Trace {
+pub struct Trace {
+    /// The heading; may be empty.
     pub title: String,
+    /// What runs along the vertical axis.
     pub y_label: String,
+    /// The runs, one colour each.
     pub runs: Vec<Run>,
 }
 
 /// One run: the value of each evaluation and the best up to it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Run {
+pub struct Run {
+    /// Its name.
     pub name: String,
+    /// The values.
     pub values: Vec<f64>,
+    /// The best value so far.
     pub best: Vec<f64>,
 }
 

@@ -11,20 +11,28 @@ const DOT: f64 = 2.2;
 
 /// A fit in one dimension, with bands for the function and for observations of it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Curve {
+pub struct Curve {
+    /// The heading; may be empty.
     pub title: String,
+    /// What runs along the horizontal axis.
     pub x_label: String,
+    /// What runs along the vertical axis.
     pub y_label: String,
+    /// Places along the horizontal axis.
     pub x: Vec<f64>,
+    /// The mean at each place.
     pub mean: Vec<f64>,
     /// The band of the function.
     pub lower: Vec<f64>,
+    /// The upper end of the band.
     pub upper: Vec<f64>,
     /// The band of observations; may be empty.
     pub lower_observed: Vec<f64>,
+    /// The upper end of the band of observations.
     pub upper_observed: Vec<f64>,
     /// Data points; may be empty.
     pub data_x: Vec<f64>,
+    /// The vertical places of data points.
     pub data_y: Vec<f64>,
 }
 
@@ -70,16 +78,26 @@ impl Figure for Curve {
 
 /// Draws from the posterior in one dimension, over its mean.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Samples {
+pub struct Samples {
+    /// The heading; may be empty.
     pub title: String,
+    /// What runs along the horizontal axis.
     pub x_label: String,
+    /// What runs along the vertical axis.
     pub y_label: String,
+    /// Places along the horizontal axis.
     pub x: Vec<f64>,
+    /// The mean at each place.
     pub mean: Vec<f64>,
+    /// The lower end of the band.
     pub lower: Vec<f64>,
+    /// The upper end of the band.
     pub upper: Vec<f64>,
+    /// The values of each function.
     pub draws: Vec<Vec<f64>>,
+    /// The horizontal places of data points.
     pub data_x: Vec<f64>,
+    /// The vertical places of data points.
     pub data_y: Vec<f64>,
 }
 
@@ -124,21 +142,29 @@ impl Figure for Samples {
 
 /// The parts of an additive model.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Effects {
+pub struct Effects {
+    /// The heading; may be empty.
     pub title: String,
+    /// What runs along the vertical axis.
     pub y_label: String,
+    /// The parts.
     pub parts: Vec<Effect>,
 }
 
 /// One part of an additive model.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Effect {
+pub struct Effect {
+    /// Its name.
     pub name: String,
     /// The share of the variance that it explains, from 0 to 1.
     pub share: f64,
+    /// Places along the horizontal axis.
     pub x: Vec<f64>,
+    /// The mean at each place.
     pub mean: Vec<f64>,
+    /// The lower end of the band.
     pub lower: Vec<f64>,
+    /// The upper end of the band.
     pub upper: Vec<f64>,
 }
 

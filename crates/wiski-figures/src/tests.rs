@@ -19,7 +19,7 @@ fn shift(v: &[f64], by: f64) -> Vec<f64> {
     v.iter().map(|v| v + by).collect()
 }
 
-pub(crate) fn curve() -> Curve {
+fn curve() -> Curve {
     let x = grid(0.0, 24.0, 120);
     let mean: Vec<f64> =
         x.iter().map(|x| 1.5 + (x * TAU / 24.0).sin() + 0.3 * (x * TAU / 8.0).cos()).collect();

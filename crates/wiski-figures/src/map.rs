@@ -7,22 +7,28 @@ use super::{Figure, style};
 
 /// Maps over the same two inputs: mean and standard deviation, or slices of a function of more inputs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Map {
+pub struct Map {
+    /// The heading; may be empty.
     pub title: String,
+    /// What runs along the horizontal axis.
     pub x_label: String,
+    /// What runs along the vertical axis.
     pub y_label: String,
     /// Centres of the cells, evenly spaced.
     pub x: Vec<f64>,
+    /// Places along the vertical axis.
     pub y: Vec<f64>,
+    /// The maps, side by side.
     pub fields: Vec<Field>,
     /// Data points; may be empty.
     pub data_x: Vec<f64>,
+    /// The vertical places of data points.
     pub data_y: Vec<f64>,
 }
 
 /// One map. Fields of the same quantity share a colour scale.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Field {
+pub struct Field {
     /// May be empty, as where the quantity says it all.
     pub title: String,
     /// What the colours show, with its unit.

@@ -17,19 +17,19 @@ mod panel;
 mod residuals;
 mod style;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 mod trace;
 
-pub(crate) use calibration::{Calibration, Reliability};
-pub(crate) use curve::{Curve, Effect, Effects, Samples};
-pub(crate) use drawing::Drawing;
-pub(crate) use learning::{Hyperparameters, LearningCurves, Metric, Track};
-pub(crate) use map::{Field, Map};
-pub(crate) use residuals::Residuals;
-pub(crate) use trace::{Run, Trace};
+pub use calibration::{Calibration, Reliability};
+pub use curve::{Curve, Effect, Effects, Samples};
+pub use drawing::Drawing;
+pub use learning::{Hyperparameters, LearningCurves, Metric, Track};
+pub use map::{Field, Map};
+pub use residuals::Residuals;
+pub use trace::{Run, Trace};
 
 /// A figure of a report.
-pub(crate) trait Figure {
+pub trait Figure {
     /// The stem of its file name.
     fn name(&self) -> &'static str;
 

@@ -11,12 +11,14 @@ const BAR: &str = "#9ecae1";
 
 /// Calibration of a regression.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Calibration {
+pub struct Calibration {
+    /// The heading; may be empty.
     pub title: String,
     /// The number of predictions.
     pub rows: f64,
     /// Nominal probabilities of central intervals, rising, and the shares of targets found inside.
     pub nominal: Vec<f64>,
+    /// The shares found inside.
     pub observed: Vec<f64>,
     /// Counts of the probability integral transform in equal bins from 0 to 1.
     pub pit: Vec<f64>,
@@ -71,11 +73,14 @@ impl Figure for Calibration {
 
 /// Reliability of class probabilities: bins of the probability of the predicted class.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reliability {
+pub struct Reliability {
+    /// The heading; may be empty.
     pub title: String,
     /// Mean stated probability, share of correct rows and number of rows of each bin.
     pub confidence: Vec<f64>,
+    /// The share of correct rows of each bin.
     pub accuracy: Vec<f64>,
+    /// The number of rows of each bin.
     pub counts: Vec<f64>,
 }
 

@@ -9,14 +9,18 @@ use std::f64::consts::TAU;
 
 /// Standardised residuals along the stream, and their histogram.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Residuals {
+pub struct Residuals {
+    /// The heading; may be empty.
     pub title: String,
     /// What is counted along the stream: rows, or a time.
     pub x_label: String,
+    /// Places along the horizontal axis.
     pub x: Vec<f64>,
+    /// The standardised residuals.
     pub z: Vec<f64>,
     /// Edges of the bins of the histogram, one more than counts.
     pub edges: Vec<f64>,
+    /// The number of rows of each bin.
     pub counts: Vec<f64>,
 }
 

@@ -11,21 +11,25 @@ const MOST_PANELS: usize = 30;
 
 /// Scores along the stream, of all rows so far and of the latest rows.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LearningCurves {
+pub struct LearningCurves {
+    /// The heading; may be empty.
     pub title: String,
     /// Rows on a logarithmic axis.
     pub log_rows: bool,
+    /// The scores, one panel each.
     pub metrics: Vec<Metric>,
 }
 
 /// One score along the stream.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Metric {
+pub struct Metric {
     /// Its name, with the unit.
     pub name: String,
+    /// The rows at which it was taken.
     pub rows: Vec<f64>,
     /// Over all rows up to and including `rows`.
     pub cumulative: Vec<f64>,
+    /// The last row of each window.
     pub window_rows: Vec<f64>,
     /// Over a window that ends with `window_rows`.
     pub windowed: Vec<f64>,
@@ -74,16 +78,21 @@ impl Figure for LearningCurves {
 
 /// Hyperparameters along the stream.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Hyperparameters {
+pub struct Hyperparameters {
+    /// The heading; may be empty.
     pub title: String,
+    /// The hyperparameters, one panel each.
     pub tracks: Vec<Track>,
 }
 
 /// One hyperparameter along the stream.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Track {
+pub struct Track {
+    /// Its name.
     pub name: String,
+    /// The rows at which it was taken.
     pub rows: Vec<f64>,
+    /// The values.
     pub values: Vec<f64>,
 }
 

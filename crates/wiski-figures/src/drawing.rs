@@ -15,18 +15,18 @@ use kuva::render::render::Scene;
 const LEGEND: f64 = 34.0;
 
 /// A finished picture.
-pub(crate) struct Drawing(Scene);
+pub struct Drawing(Scene);
 
 impl Drawing {
     /// The picture as SVG.
-    pub(crate) fn svg(&self) -> String {
+    pub fn svg(&self) -> String {
         let svg = SvgBackend.render_scene(&self.0);
         // With a view box, a page can scale the picture.
         svg.replacen("<svg ", &format!("<svg viewBox=\"0 0 {} {}\" ", self.0.width, self.0.height), 1)
     }
 
     /// The picture as PNG, with `scale` pixels to a unit of the SVG.
-    pub(crate) fn png(&self, scale: f32) -> anyhow::Result<Vec<u8>> {
+    pub fn png(&self, scale: f32) -> anyhow::Result<Vec<u8>> {
         RasterBackend::new().with_scale(scale).render_scene(&self.0).map_err(anyhow::Error::msg)
     }
 }
