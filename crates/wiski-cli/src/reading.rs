@@ -2,7 +2,9 @@
 
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
+use wiski::model::{ColumnScaling, InputScaling};
 use wiski::persist::{self, Columns, Model, Target};
+use wiski::{Features, Settings};
 
 use crate::input::{self, BadRow, Row, Rows, Selection, Source, TargetKind};
 
@@ -148,14 +150,27 @@ pub(crate) fn refusal(
     format!("{file}: row {}{line}{column}: {what}", row.number)
 }
 
-fn is_identity(model: &Model) -> bool {
-    matches!(encoder(model).map(wiski::model::Encoder::map), Some(wiski::feature::FeatureMap::Identity(_)))
+fn settings(model: &Model) -> &Settings {
+    match model {
+        Model::Regressor(model) => model.settings(),
+        Model::Classifier(model) => model.settings(),
+    }
 }
 
-fn encoder(model: &Model) -> Option<&wiski::model::Encoder> {
-    match model {
+/// Whether the axes of the grid are the input columns.
+fn is_identity(model: &Model) -> bool {
+    settings(model).features == Features::Identity
+}
+
+fn scaling(model: &Model) -> Option<ColumnScaling> {
+    let encoder = match model {
         Model::Regressor(model) => model.encoder(),
         Model::Classifier(model) => model.encoder(),
+    };
+    match (encoder, &settings(model).inputs) {
+        (Some(encoder), _) => Some(encoder.scaling().clone()),
+        (None, InputScaling::Bounds(bounds)) => Some(ColumnScaling::from_bounds(bounds)),
+        (None, _) => None,
     }
 }
 
@@ -163,7 +178,7 @@ fn in_user_units(axis: usize, values: [f64; 2], model: &Model) -> Option<[f64; 2
     if !is_identity(model) {
         return None;
     }
-    let scaling = encoder(model)?.scaling();
+    let scaling = scaling(model)?;
     Some(values.map(|v| v / scaling.factor[axis] + scaling.shift[axis]))
 }
 

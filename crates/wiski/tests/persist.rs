@@ -398,7 +398,7 @@ fn a_durable_model_dropped_at_any_row_recovers_to_the_last_bit() {
     let rows = rows(150, 10);
     let mut whole = stored(6);
     let expected: Vec<_> = rows.iter().map(|(x, y)| step(&mut whole, x, *y)).collect();
-    let options = DurableOptions { sync: Sync::Every(Duration::from_secs(3600)), compact_after: 40 };
+    let options = DurableOptions { sync: Sync::Every(Duration::from_hours(1)), compact_after: 40 };
     let mut done = 0;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(11);
     while done < rows.len() {

@@ -59,6 +59,13 @@ impl Rows {
         self.noise.push(noise);
     }
 
+    /// Takes back the last row, of `dim` columns.
+    pub(crate) fn pop(&mut self, dim: usize) {
+        self.x.truncate(self.x.len().saturating_sub(dim));
+        self.y.pop();
+        self.noise.pop();
+    }
+
     /// The rows whose number satisfies the condition.
     pub(crate) fn filter(&self, keep: impl Fn(usize) -> bool) -> Self {
         let dim = self.x.len() / self.len().max(1);

@@ -12,9 +12,9 @@ use super::encoder::{Encoder, FixedEncoder};
 use super::labels::{Classes, Labels, Unseen};
 use super::metrics::PrequentialClasses;
 use super::processes::{LabelledRows, Processes};
-use super::settings::{Features, InputScaling, Settings};
+use super::settings::{Features, Settings};
 use super::stream::{self, Published, Reader};
-use super::{OffGrid, Outcome, Wiski};
+use super::{Outcome, Wiski};
 use crate::error::{Error, Result, finite, length};
 use crate::learn::Choice;
 use crate::likelihood::Softmax;
@@ -311,12 +311,7 @@ impl OnlineClassifier {
 
     /// Keeps a row for the warm-up, which may end with it. If that fails, the row is not kept.
     fn keep(&mut self, x: &[f64], label: &str, known: Option<usize>) -> Result<()> {
-        if self.settings.off_grid == OffGrid::Error && self.settings.inputs != InputScaling::WarmUp {
-            // Where the grid lies does not depend on the rows: what it will not cover is refused at once.
-            let mut h = Vec::new();
-            stream::column_scaling(&self.settings, &[], self.input_dim)?.apply(x, &mut h)?;
-            stream::lattice(&self.settings, self.input_dim)?.locate(&h, 0, &mut Vec::new())?;
-        }
+        stream::admit_to_warm_up(&self.settings, x, self.input_dim)?;
         let class = known.unwrap_or_else(|| {
             let class = self.labels.add(label, true);
             self.warm_up.classes.iter_mut().filter(|c| **c >= class).for_each(|c| *c += 1);

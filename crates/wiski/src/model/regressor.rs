@@ -347,10 +347,15 @@ impl OnlineRegressor {
             }
             return Ok((learned.0, Some(learned.1)));
         }
+        stream::admit_to_warm_up(&self.settings, x, self.input_dim)?;
+        let before = self.targets;
         self.warm_up.push(x, y, noise);
         self.targets.observe(y);
         if self.warm_up.len() >= self.settings.warm_up_rows(self.input_dim) {
-            self.finish_warm_up()?;
+            self.finish_warm_up().inspect_err(|_| {
+                self.warm_up.pop(self.input_dim);
+                self.targets = before;
+            })?;
         }
         Ok((Outcome::Learned, None))
     }

@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::encoder::ColumnScaling;
 use super::settings::{Features, HalfLife, InputScaling, Schedule, Settings};
-use super::{Snapshot, Wiski};
+use super::{OffGrid, Snapshot, Wiski};
 use crate::error::{Error, Result, finite, length};
 use crate::feature::{Activation, FeatureMap, Identity, Mlp, Moments};
 use crate::grid::{Grid, Lattice};
@@ -52,6 +52,18 @@ fn ranges(x: &[f64], dim: usize) -> Vec<(f64, f64)> {
         (lo - margin, hi + margin)
     };
     (0..dim).map(range).collect()
+}
+
+/// Refuses a warm-up row that the grid will not cover, where that can be known: where the grid lies must not
+/// depend on the rows.
+pub(super) fn admit_to_warm_up(settings: &Settings, x: &[f64], input_dim: usize) -> Result<()> {
+    let fixed = settings.features == Features::Identity && settings.inputs != InputScaling::WarmUp;
+    if settings.off_grid != OffGrid::Error || !fixed {
+        return Ok(());
+    }
+    let mut h = Vec::new();
+    column_scaling(settings, &[], input_dim)?.apply(x, &mut h)?;
+    lattice(settings, input_dim)?.locate(&h, 0, &mut Vec::new())
 }
 
 /// The grid on [−1, 1] for each coordinate.
