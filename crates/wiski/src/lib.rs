@@ -68,6 +68,8 @@ pub mod learn;
 
 pub mod model;
 
+pub mod decide;
+
 pub mod persist;
 
 pub use error::{Error, Result};

@@ -19,7 +19,12 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 /// out = Σ_i c_i row_i over the rows of a padded row-major matrix: `out` = Fᵀc.
 pub(crate) fn combine_rows(rows: &[f64], stride: usize, coefficients: &[f64], out: &mut [f64]) {
-    Arch::new().dispatch(CombineRows { rows, stride, coefficients, out });
+    Arch::new().dispatch(CombineRows { rows, stride, coefficients, out, fresh: true });
+}
+
+/// out += Σ_i c_i row_i over the rows of a padded row-major matrix.
+pub(crate) fn add_rows(rows: &[f64], stride: usize, coefficients: &[f64], out: &mut [f64]) {
+    Arch::new().dispatch(CombineRows { rows, stride, coefficients, out, fresh: false });
 }
 
 /// out_i = row_i · x over the rows of a padded row-major matrix: `out` = Fx.
@@ -73,6 +78,8 @@ struct CombineRows<'a> {
     stride: usize,
     coefficients: &'a [f64],
     out: &'a mut [f64],
+    /// Whether `out` starts at zero.
+    fresh: bool,
 }
 
 impl WithSimd for CombineRows<'_> {
@@ -80,9 +87,11 @@ impl WithSimd for CombineRows<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { rows, stride, coefficients, out } = self;
+        let Self { rows, stride, coefficients, out, fresh } = self;
         let (out, _) = S::as_mut_simd_f64s(out);
-        out.fill(simd.splat_f64s(0.0));
+        if fresh {
+            out.fill(simd.splat_f64s(0.0));
+        }
         // Four rows at a time: one load and store of the result for four multiply-adds.
         let mut groups = rows.chunks_exact(4 * stride);
         let mut quads = coefficients.chunks_exact(4);

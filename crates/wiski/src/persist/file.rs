@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Stored;
+use crate::decide::Optimizer;
 use crate::error::{Error, Result};
 use crate::model::{OnlineClassifier, OnlineRegressor, Wiski};
 use crate::stats::Stats;
@@ -39,6 +40,9 @@ impl Persistent for OnlineRegressor {
 }
 impl Persistent for OnlineClassifier {
     const KIND: &'static str = "classifier";
+}
+impl Persistent for Optimizer {
+    const KIND: &'static str = "optimizer";
 }
 impl Persistent for Stored {
     const KIND: &'static str = "model";

@@ -16,6 +16,7 @@
 
 mod factor;
 mod predictor;
+mod surface;
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::simd::dot;
 use crate::stats::{Stats, Whitened};
 pub(crate) use factor::Factor;
 pub use predictor::{FunctionSample, Predictor};
+pub use surface::{Joint, Surface};
 
 /// What the model says about one point.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -409,6 +411,12 @@ impl Posterior {
             .into_iter()
             .map(|v| v / prediction.noise)
             .collect())
+    }
+
+    /// The posterior on the grid with its root, for joint predictions of several points with gradients:
+    /// m p numbers, O(p² Σ g) multiply-adds.
+    pub fn surface(&self) -> Surface {
+        Surface::new(self)
     }
 
     /// The immutable image on the grid, for fast predictions. O(p² Σ g + 7^d m p).

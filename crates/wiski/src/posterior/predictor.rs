@@ -132,6 +132,26 @@ impl FunctionSample {
         Ok(self.lattice.gather(&weights, &self.values))
     }
 
+    /// The value at a point, with its gradient in the point's coordinates.
+    pub fn value_and_gradient(&self, h: &[f64], gradient: &mut [f64]) -> Result<f64> {
+        let mut rest = h;
+        let (mut value, mut axis) = (0.0, 0);
+        for (grid, &at) in self.lattice.grids().iter().zip(self.lattice.offsets()) {
+            let (own, others) = rest.split_at(grid.dim());
+            rest = others;
+            let Some((w, slopes)) = Weights::locate_with_slopes(grid, own) else {
+                return Err(self.lattice.outside(h, 0));
+            };
+            let values = &self.values[at..at + grid.len()];
+            value += w.gather(grid, values);
+            for k in 0..grid.dim() {
+                gradient[axis + k] = w.derivative(&slopes, k).gather(grid, values);
+            }
+            axis += grid.dim();
+        }
+        Ok(value)
+    }
+
     /// The values on the grid points.
     pub fn grid_values(&self) -> &[f64] {
         &self.values

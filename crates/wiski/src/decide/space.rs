@@ -1,0 +1,150 @@
+//! The box in which an optimiser looks: named dimensions, each on a linear or logarithmic scale.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result, length};
+
+/// How a dimension is spaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scale {
+    /// Evenly.
+    #[default]
+    Linear,
+    /// Evenly in the logarithm: for learning rates and other positive numbers over several decades.
+    Log,
+}
+
+/// One number to be chosen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Dimension {
+    /// Its name.
+    pub name: String,
+    /// The smallest value.
+    pub lo: f64,
+    /// The largest value.
+    pub hi: f64,
+    /// How it is spaced.
+    #[serde(default)]
+    pub scale: Scale,
+    /// Whether only whole numbers make sense: they are rounded when asked for.
+    #[serde(default)]
+    pub integer: bool,
+}
+
+impl Dimension {
+    /// A dimension with values from `lo` to `hi`, evenly spaced.
+    pub fn linear(name: impl Into<String>, lo: f64, hi: f64) -> Self {
+        Self { name: name.into(), lo, hi, scale: Scale::Linear, integer: false }
+    }
+
+    /// A dimension with positive values from `lo` to `hi`, evenly spaced in the logarithm.
+    pub fn log(name: impl Into<String>, lo: f64, hi: f64) -> Self {
+        Self { scale: Scale::Log, ..Self::linear(name, lo, hi) }
+    }
+
+    fn check(&self) -> Result<()> {
+        let refuse = |reason: String| Err(Error::Config { field: self.name.clone(), reason });
+        if !(self.lo < self.hi && self.lo.is_finite() && self.hi.is_finite()) {
+            return refuse(format!("{} to {} is not an interval", self.lo, self.hi));
+        }
+        if self.scale == Scale::Log && self.lo <= 0.0 {
+            return refuse(format!("a logarithmic scale needs positive values, not {}", self.lo));
+        }
+        Ok(())
+    }
+
+    /// From the unit interval to a value.
+    fn value(&self, u: f64) -> f64 {
+        let value = match self.scale {
+            Scale::Linear => self.lo + u * (self.hi - self.lo),
+            Scale::Log => (self.lo.ln() + u * (self.hi.ln() - self.lo.ln())).exp(),
+        };
+        let value = if self.integer { value.round() } else { value };
+        value.clamp(self.lo, self.hi)
+    }
+
+    /// From a value to the unit interval.
+    fn unit(&self, value: f64) -> f64 {
+        match self.scale {
+            Scale::Linear => (value - self.lo) / (self.hi - self.lo),
+            Scale::Log => (value.ln() - self.lo.ln()) / (self.hi.ln() - self.lo.ln()),
+        }
+    }
+}
+
+/// All dimensions of a problem.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Dimension>", into = "Vec<Dimension>")]
+pub struct Space(Vec<Dimension>);
+
+impl TryFrom<Vec<Dimension>> for Space {
+    type Error = Error;
+
+    fn try_from(dimensions: Vec<Dimension>) -> Result<Self> {
+        Self::new(dimensions)
+    }
+}
+
+impl From<Space> for Vec<Dimension> {
+    fn from(space: Space) -> Self {
+        space.0
+    }
+}
+
+impl Space {
+    /// A space of the given dimensions, one to four.
+    pub fn new(dimensions: Vec<Dimension>) -> Result<Self> {
+        dimensions.iter().try_for_each(Dimension::check)?;
+        if dimensions.is_empty() || dimensions.len() > crate::kernel::MAX_DIM {
+            let reason = format!(
+                "one to {} dimensions can be searched on a grid, not {}",
+                crate::kernel::MAX_DIM,
+                dimensions.len()
+            );
+            return Err(Error::Config { field: "space".into(), reason });
+        }
+        for (i, dimension) in dimensions.iter().enumerate() {
+            if dimensions[..i].iter().any(|d| d.name == dimension.name) {
+                let reason = "the name stands for two dimensions".into();
+                return Err(Error::Config { field: dimension.name.clone(), reason });
+            }
+        }
+        Ok(Self(dimensions))
+    }
+
+    /// The unit cube in d dimensions.
+    pub fn unit(d: usize) -> Result<Self> {
+        Self::new((0..d).map(|k| Dimension::linear(format!("x{k}"), 0.0, 1.0)).collect())
+    }
+
+    /// The dimensions.
+    pub fn dimensions(&self) -> &[Dimension] {
+        &self.0
+    }
+
+    /// The number of dimensions.
+    pub fn dim(&self) -> usize {
+        self.0.len()
+    }
+
+    /// From the unit cube to values.
+    pub fn values(&self, u: &[f64]) -> Vec<f64> {
+        self.0.iter().zip(u).map(|(d, &u)| d.value(u)).collect()
+    }
+
+    /// From values to the unit cube; values outside are refused by name.
+    pub fn to_unit(&self, values: &[f64]) -> Result<Vec<f64>> {
+        length("x", self.dim(), values.len())?;
+        let unit = |(d, &v): (&Dimension, &f64)| {
+            // A rounding on either side is not outside.
+            let slack = 1e-9 * (d.hi - d.lo);
+            if v.is_finite() && v >= d.lo - slack && v <= d.hi + slack {
+                return Ok(d.unit(v.clamp(d.lo, d.hi)));
+            }
+            let reason = format!("{v} lies outside of {} to {}", d.lo, d.hi);
+            Err(Error::Config { field: d.name.clone(), reason })
+        };
+        self.0.iter().zip(values).map(unit).collect()
+    }
+}

@@ -1,0 +1,225 @@
+//! The posterior on the grid with its root: joint predictions of several points, and their gradients.
+//!
+//! With V = B F (m×p) the covariance of the grid values is V Vᵀ. A point with weights w has mean wᵀa and the
+//! white vector f = Vᵀw, a sum of 4^d rows of V; the covariance of two points is f_iᵀf_j. That costs 4^d p
+//! multiply-adds a point, whatever the distance between points, where the posterior in p coordinates needs p².
+//!
+//! A function of the joint mean and covariance is pulled back to the points by the chain rule. With ḡ and C̄
+//! its derivatives in mean and covariance, t_i = Σ_j (C̄_ij + C̄_ji) f_j,
+//!
+//! ```text
+//! ∂/∂h_ik = (∂w_i/∂h_k)ᵀ (ḡ_i a + V t_i)
+//! ```
+//!
+//! of which only the 4^d entries around the point are needed: as much again as the prediction, for all axes.
+
+use super::Posterior;
+use crate::error::{Result, finite, length, positive};
+use crate::grid::Lattice;
+use crate::interp::Weights;
+use crate::pool::Pool;
+use crate::simd::{add_rows, dot, dot_rows, dot_rows_and_deflate};
+
+/// A posterior on the grid, for joint predictions of several points with gradients.
+#[derive(Debug, Clone)]
+pub struct Surface {
+    lattice: Lattice,
+    mean: Vec<f64>,
+    /// V, a padded row for each grid point.
+    root: Vec<f64>,
+    stride: usize,
+    noise: f64,
+}
+
+/// The joint prediction of q points. Keep one and use it again: its memory stays.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Joint {
+    /// The latent means.
+    pub mean: Vec<f64>,
+    /// The latent covariance, q×q, row after row.
+    pub covariance: Vec<f64>,
+    /// The white vectors f_i, padded.
+    white: Vec<f64>,
+}
+
+impl Joint {
+    /// The number of points q.
+    pub fn points(&self) -> usize {
+        self.mean.len()
+    }
+
+    /// The variance of point i.
+    pub fn variance(&self, i: usize) -> f64 {
+        self.covariance[i * (self.points() + 1)]
+    }
+
+    /// The white vector of point i: covariances are their inner products.
+    pub(crate) fn white(&self, i: usize) -> &[f64] {
+        let stride = self.white.len() / self.points();
+        &self.white[i * stride..(i + 1) * stride]
+    }
+}
+
+impl Surface {
+    pub(super) fn new(posterior: &Posterior) -> Self {
+        let (prior, factor) = (posterior.prior(), posterior.factor());
+        let pool = &mut Pool::default();
+        let root = prior.expand(factor.rows(), factor.stride(), pool);
+        let mean = prior.expand(posterior.coordinates(), 1, pool);
+        let (lattice, stride, noise) = (prior.lattice().clone(), factor.stride(), posterior.noise());
+        Self { lattice, mean, root, stride, noise }
+    }
+
+    /// The grids.
+    pub fn lattice(&self) -> &Lattice {
+        &self.lattice
+    }
+
+    /// The noise variance σ².
+    pub fn noise(&self) -> f64 {
+        self.noise
+    }
+
+    /// The length of white vectors.
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// V, a padded row for each grid point.
+    pub(crate) fn root(&self) -> &[f64] {
+        &self.root
+    }
+
+    /// out = Xᵀw for a matrix X with a padded row for each grid point, as V is: 4^d p multiply-adds.
+    pub(crate) fn combine(&self, x: &[f64], h: &[f64], out: &mut [f64]) -> Result<()> {
+        let mut weights = Vec::new();
+        self.lattice.locate(h, 0, &mut weights)?;
+        out.fill(0.0);
+        self.for_each_row_of_four(&weights, |at, c| {
+            add_rows(&x[at * self.stride..(at + 4) * self.stride], self.stride, &c, out);
+        });
+        Ok(())
+    }
+
+    /// The joint mean and covariance of points given row after row: (4^d p + q p) multiply-adds for each.
+    pub fn predict(&self, h: &[f64], out: &mut Joint) -> Result<()> {
+        let d = self.lattice.dim();
+        let q = h.len() / d;
+        length("x", q * d, h.len())?;
+        out.mean.clear();
+        out.white.clear();
+        out.white.resize(q * self.stride, 0.0);
+        let mut weights = Vec::new();
+        for (i, point) in h.chunks_exact(d).enumerate() {
+            self.lattice.locate(point, i, &mut weights)?;
+            out.mean.push(self.lattice.gather(&weights, &self.mean));
+            let white = &mut out.white[i * self.stride..(i + 1) * self.stride];
+            self.for_each_row_of_four(&weights, |at, c| {
+                add_rows(&self.root[at * self.stride..(at + 4) * self.stride], self.stride, &c, white);
+            });
+        }
+        out.covariance.clear();
+        out.covariance.resize(q * q, 0.0);
+        for i in 0..q {
+            for j in 0..=i {
+                let c = dot(out.white(i), out.white(j));
+                out.covariance[i * q + j] = c;
+                out.covariance[j * q + i] = c;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds to `gradient` the derivative in the points' coordinates of a function whose derivatives in the
+    /// joint mean and covariance (all q² entries) are given. `joint` is the prediction at `h`.
+    pub fn pull_back(
+        &self,
+        h: &[f64],
+        joint: &Joint,
+        by_mean: &[f64],
+        by_covariance: &[f64],
+        gradient: &mut [f64],
+    ) -> Result<()> {
+        let q = joint.points();
+        length("derivatives in the covariance", q * q, by_covariance.len())?;
+        let mut direction = vec![0.0; self.stride];
+        for i in 0..q {
+            direction.fill(0.0);
+            for j in 0..q {
+                let c = by_covariance[i * q + j] + by_covariance[j * q + i];
+                direction.iter_mut().zip(joint.white(j)).for_each(|(t, f)| *t += c * f);
+            }
+            self.pull_back_point(h, i, by_mean[i], &direction, gradient)?;
+        }
+        Ok(())
+    }
+
+    /// Adds ∂(c·mean_i + tᵀf_i)/∂h_i to the part of `gradient` that belongs to point i.
+    pub(crate) fn pull_back_point(
+        &self,
+        h: &[f64],
+        i: usize,
+        by_mean: f64,
+        by_white: &[f64],
+        gradient: &mut [f64],
+    ) -> Result<()> {
+        let d = self.lattice.dim();
+        let point = &h[i * d..(i + 1) * d];
+        let (mut rest, mut axis) = (point, i * d);
+        for (grid, &offset) in self.lattice.grids().iter().zip(self.lattice.offsets()) {
+            let (own, others) = rest.split_at(grid.dim());
+            rest = others;
+            let Some((w, slopes)) = Weights::locate_with_slopes(grid, own) else {
+                return Err(self.lattice.outside(point, i));
+            };
+            // ḡ a + V t on the 4^d points around: as one short list in the order of the weights.
+            let mut around = Vec::with_capacity(1 << (2 * grid.dim()));
+            for &row in grid.row_offsets() {
+                let at = offset + w.start() + row;
+                let mut four = [0.0; 4];
+                let rows = &self.root[at * self.stride..(at + 4) * self.stride];
+                dot_rows(rows, self.stride, by_white, &mut four);
+                around.extend((0..4).map(|j| four[j] + by_mean * self.mean[at + j]));
+            }
+            for k in 0..grid.dim() {
+                let (dw, mut values, mut sum) = (w.derivative(&slopes, k), around.iter(), 0.0);
+                dw.for_each(grid, |_, c| sum += c * values.next().copied().unwrap_or(0.0));
+                gradient[axis + k] += sum;
+            }
+            axis += grid.dim();
+        }
+        Ok(())
+    }
+
+    /// Conditions on an observation: for points whose result is pending, where the mean itself is a good
+    /// guess of it. 3mp multiply-adds.
+    pub fn condition(&mut self, h: &[f64], y: f64, noise: f64) -> Result<()> {
+        finite("y", y, 0)?;
+        positive("noise", noise, 0)?;
+        let mut joint = Joint::default();
+        self.predict(h, &mut joint)?;
+        let (v, r) = (joint.variance(0), self.noise * noise);
+        let gamma = 1.0 / ((r + v) + (r * (r + v)).sqrt());
+        let mut gain = vec![0.0; self.mean.len()];
+        dot_rows_and_deflate(&mut self.root, self.stride, joint.white(0), gamma, &mut gain);
+        let step = (y - joint.mean[0]) / (v + r);
+        self.mean.iter_mut().zip(gain).for_each(|(a, g)| *a += step * g);
+        Ok(())
+    }
+
+    /// Calls `f` for each row of four neighbouring grid points, with the number of the first and the weights.
+    fn for_each_row_of_four(&self, weights: &[Weights], mut f: impl FnMut(usize, [f64; 4])) {
+        for ((grid, &offset), w) in self.lattice.grids().iter().zip(self.lattice.offsets()).zip(weights) {
+            let mut four = [0.0; 4];
+            let mut filled = 0;
+            w.for_each(grid, |i, c| {
+                four[filled] = c;
+                filled += 1;
+                if filled == 4 {
+                    filled = 0;
+                    f(offset + i - 3, four);
+                }
+            });
+        }
+    }
+}

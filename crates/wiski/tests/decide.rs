@@ -1,0 +1,415 @@
+//! Deciding: every criterion against a slow, obviously right computation, every gradient against central
+//! differences, and the optimiser on functions whose optimum is known.
+
+use rand::{RngExt, SeedableRng};
+use rand_distr::StandardNormal;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use wiski::decide::{
+    Acquisition, BaseSamples, Dimension, Goal, IntegratedVariance, Maximiser, Optimizer, OptimizerSettings,
+    Outcome, Space, Strategy,
+};
+use wiski::grid::Grid;
+use wiski::posterior::{Joint, Surface, Workspace};
+use wiski::{Kernel, OnlineGp, Wiski, persist};
+
+const STEP: f64 = 1e-5;
+
+/// A model that has learned a few points, on grids with the given numbers of axes.
+fn model(axes: &[usize]) -> Wiski {
+    let mut builder = Wiski::builder().noise(0.05);
+    for &d in axes {
+        builder = builder
+            .grid(Grid::covering(&vec![(-1.0, 1.0); d], &vec![9 - d; d]).unwrap())
+            .kernel(Kernel::matern52(&vec![0.7; d]).unwrap());
+    }
+    let mut model = builder.build().unwrap();
+    let d: usize = axes.iter().sum();
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+    for _ in 0..25 {
+        let x: Vec<f64> = (0..d).map(|_| rng.random_range(-1.0..1.0)).collect();
+        let y = (2.0 * x[0]).sin() + 0.5 * x[d - 1];
+        model.step(&x, y).unwrap();
+    }
+    model
+}
+
+fn points(q: usize, d: usize, seed: u64) -> Vec<f64> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    (0..q * d).map(|_| rng.random_range(-0.95..0.95)).collect()
+}
+
+/// Compares a gradient with central differences of the value.
+fn check_gradient(h: &[f64], gradient: &[f64], mut value: impl FnMut(&[f64]) -> f64, tolerance: f64) {
+    for k in 0..h.len() {
+        let at = |step: f64| {
+            let mut h = h.to_vec();
+            h[k] += step;
+            h
+        };
+        let slope = (value(&at(STEP)) - value(&at(-STEP))) / (2.0 * STEP);
+        assert!(
+            (slope - gradient[k]).abs() <= tolerance * (1.0 + slope.abs()),
+            "coordinate {k}: {slope} by differences, {} by the formula",
+            gradient[k]
+        );
+    }
+}
+
+#[test]
+fn a_surface_predicts_jointly_as_the_posterior_does() {
+    for axes in [&[1][..], &[2], &[3], &[1, 2], &[1, 1, 1]] {
+        let mut model = model(axes);
+        let d: usize = axes.iter().sum();
+        let surface = model.posterior().surface();
+        let h = points(4, d, 2);
+        let (mean, covariance) = model.joint(&h).unwrap();
+        let mut joint = Joint::default();
+        surface.predict(&h, &mut joint).unwrap();
+        for (a, b) in mean.iter().zip(&joint.mean).chain(covariance.iter().zip(&joint.covariance)) {
+            assert!((a - b).abs() < 1e-12, "{axes:?}: {a} {b}");
+        }
+        // Any function of both: here Σ a_i μ_i + Σ b_ij C_ij.
+        let by_mean: Vec<f64> = (0..4).map(|i| 0.3 * f64::from(i) - 0.4).collect();
+        let by_covariance: Vec<f64> = (0..16).map(|e| (f64::from(e) * 0.7).sin()).collect();
+        let mut gradient = vec![0.0; 4 * d];
+        surface.pull_back(&h, &joint, &by_mean, &by_covariance, &mut gradient).unwrap();
+        let value = |h: &[f64]| {
+            let mut joint = Joint::default();
+            surface.predict(h, &mut joint).unwrap();
+            let means: f64 = by_mean.iter().zip(&joint.mean).map(|(a, b)| a * b).sum();
+            means + by_covariance.iter().zip(&joint.covariance).map(|(a, b)| a * b).sum::<f64>()
+        };
+        check_gradient(&h, &gradient, value, 1e-8);
+        // Conditioning on the surface is conditioning the posterior.
+        let mut conditioned = surface.clone();
+        let pending = points(1, d, 3);
+        conditioned.condition(&pending, 0.7, 1.0).unwrap();
+        let fantasy = model.fantasize(&pending, &[0.7]).unwrap();
+        let (mean, covariance) = fantasy.joint(&h, &mut Workspace::default()).unwrap();
+        conditioned.predict(&h, &mut joint).unwrap();
+        for (a, b) in mean.iter().zip(&joint.mean).chain(covariance.iter().zip(&joint.covariance)) {
+            assert!((a - b).abs() < 1e-12, "{axes:?}: {a} {b}");
+        }
+    }
+}
+
+const ALL: [Acquisition; 4] = [
+    Acquisition::UCB,
+    Acquisition::ExpectedImprovement,
+    Acquisition::LogExpectedImprovement,
+    Acquisition::ProbabilityOfImprovement,
+];
+
+#[test]
+fn criteria_of_one_point_are_their_integrals() {
+    let model = model(&[2]);
+    let surface = model.posterior().surface();
+    let samples = BaseSamples::new(1, 1, 0);
+    let mut joint = Joint::default();
+    for (seed, best) in [(1, -0.5), (2, 0.3), (3, 1.2), (4, 3.0)] {
+        let h = points(1, 2, seed);
+        surface.predict(&h, &mut joint).unwrap();
+        let (mean, std) = (joint.mean[0], joint.variance(0).sqrt());
+        // ∫ … φ by the trapezoid rule, which is exact to rounding for such functions but for the kink.
+        let n = 400_000;
+        let (mut improvement, mut probability) = (0.0, 0.0);
+        for i in 0..n {
+            let z = -12.0 + 24.0 * (f64::from(i) + 0.5) / f64::from(n);
+            let weight = 24.0 / f64::from(n) * (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt();
+            let f = mean + std * z;
+            if f > best {
+                improvement += weight * (f - best);
+                probability += weight;
+            }
+        }
+        let value = |a: Acquisition| a.value(&surface, &h, best, &samples, &mut Joint::default()).unwrap();
+        assert!((value(Acquisition::UCB) - (mean + 2.0 * std)).abs() < 1e-12);
+        assert!((value(Acquisition::ExpectedImprovement) - improvement).abs() < 1e-9);
+        assert!(
+            (value(Acquisition::LogExpectedImprovement) - improvement.ln()).abs() < 1e-4,
+            "{improvement}"
+        );
+        assert!((value(Acquisition::ProbabilityOfImprovement) - probability.ln()).abs() < 1e-3);
+    }
+}
+
+#[test]
+fn gradients_of_all_criteria() {
+    for axes in [&[1][..], &[2], &[3], &[1, 2]] {
+        let model = model(axes);
+        let d: usize = axes.iter().sum();
+        let surface = model.posterior().surface();
+        for q in 1..=3 {
+            let samples = BaseSamples::new(q, 64, 5);
+            for acquisition in ALL {
+                if q > 1 && acquisition == Acquisition::ProbabilityOfImprovement {
+                    let h = points(q, d, 6);
+                    assert!(acquisition.value(&surface, &h, 0.2, &samples, &mut Joint::default()).is_err());
+                    continue;
+                }
+                let (h, mut gradient) = (points(q, d, 7), vec![0.0; q * d]);
+                let mut joint = Joint::default();
+                let value = acquisition
+                    .value_and_gradient(&surface, &h, 0.2, &samples, &mut joint, &mut gradient)
+                    .unwrap();
+                let mut of = |h: &[f64]| acquisition.value(&surface, h, 0.2, &samples, &mut joint).unwrap();
+                assert_eq!(of(&h), value);
+                // Criteria of several points have kinks where another point becomes the best of a sample, and a
+                // smoothing of 1e-6; differences straddle few of them.
+                let tolerance = if q == 1 { 1e-7 } else { 3e-2 };
+                check_gradient(&h, &gradient, of, tolerance);
+            }
+        }
+    }
+}
+
+#[test]
+fn criteria_of_several_points_are_their_expectations() {
+    let model = model(&[2]);
+    let surface = model.posterior().surface();
+    let h = points(3, 2, 8);
+    let mut joint = Joint::default();
+    surface.predict(&h, &mut joint).unwrap();
+    // Independent samples of the joint normal by a Cholesky factor written down here.
+    let q = 3;
+    let mut l = [[0.0f64; 3]; 3];
+    for i in 0..q {
+        for j in 0..=i {
+            let sum: f64 = (0..j).map(|k| l[i][k] * l[j][k]).sum();
+            let rest = joint.covariance[i * q + j] - sum;
+            l[i][j] = if i == j { rest.sqrt() } else { rest / l[j][j] };
+        }
+    }
+    let best = joint.mean.iter().fold(f64::NEG_INFINITY, |m, v| m.max(*v));
+    let (beta, n) = (4.0f64, 400_000);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(9);
+    let (mut improvement, mut bound) = (0.0, 0.0);
+    for _ in 0..n {
+        let e: [f64; 3] = std::array::from_fn(|_| rng.sample(StandardNormal));
+        let deviation: Vec<f64> = (0..q).map(|i| (0..=i).map(|j| l[i][j] * e[j]).sum()).collect();
+        let top = (0..q).map(|i| joint.mean[i] + deviation[i]).fold(f64::NEG_INFINITY, f64::max);
+        improvement += (top - best).max(0.0) / f64::from(n);
+        let c = (beta * std::f64::consts::PI / 2.0).sqrt();
+        let up = (0..q).map(|i| joint.mean[i] + c * deviation[i].abs()).fold(f64::NEG_INFINITY, f64::max);
+        bound += up / f64::from(n);
+    }
+    let samples = BaseSamples::new(q, 4096, 10);
+    let value = |a: Acquisition| a.value(&surface, &h, best, &samples, &mut Joint::default()).unwrap();
+    let close = |a: f64, b: f64, relative: f64| (a / b - 1.0).abs() < relative;
+    assert!(close(value(Acquisition::ExpectedImprovement), improvement, 0.01));
+    assert!(close(value(Acquisition::UCB), bound, 0.01));
+    // The smoothing of the maximum divides by at most q^0.01.
+    assert!(close(value(Acquisition::LogExpectedImprovement).exp(), improvement, 0.02));
+    // The same point twice promises no more than once.
+    let twice = [&h[..2], &h[..2]].concat();
+    let samples = BaseSamples::new(2, 4096, 11);
+    let double =
+        Acquisition::ExpectedImprovement.value(&surface, &twice, best, &samples, &mut joint).unwrap();
+    let once = BaseSamples::new(1, 1, 0);
+    let single = Acquisition::ExpectedImprovement.value(&surface, &h[..2], best, &once, &mut joint).unwrap();
+    assert!(close(double, single, 0.01), "{double} {single}");
+}
+
+/// The mean variance over reference points, by predicting each.
+fn mean_variance(surface: &Surface, reference: &[f64], d: usize) -> f64 {
+    let mut joint = Joint::default();
+    let variance = |h: &[f64]| {
+        surface.predict(h, &mut joint).unwrap();
+        joint.variance(0)
+    };
+    reference.chunks_exact(d).map(variance).sum::<f64>() / (reference.len() / d) as f64
+}
+
+#[test]
+fn the_reduction_of_the_variance_is_what_observing_takes_away() {
+    for axes in [&[1][..], &[2], &[1, 2]] {
+        let model = model(axes);
+        let d: usize = axes.iter().sum();
+        let reference = points(200, d, 12);
+        let criterion = IntegratedVariance::new(model.posterior(), &reference).unwrap();
+        let surface = model.posterior().surface();
+        let before = mean_variance(&surface, &reference, d);
+        assert!((criterion.mean_variance() - before).abs() < 1e-12);
+        for q in 1..=3 {
+            let h = points(q, d, 13);
+            let mut after = surface.clone();
+            // What is found does not matter.
+            h.chunks_exact(d).for_each(|x| after.condition(x, 3.0, 1.0).unwrap());
+            let taken = 200.0 * (before - mean_variance(&after, &reference, d));
+            let reduction = criterion.reduction(&h).unwrap();
+            assert!((reduction - taken).abs() < 1e-10 * (1.0 + taken), "{reduction} {taken}");
+            let mut gradient = vec![0.0; q * d];
+            assert_eq!(criterion.reduction_and_gradient(&h, &mut gradient).unwrap(), reduction);
+            check_gradient(&h, &gradient, |h| criterion.reduction(h).unwrap(), 1e-7);
+        }
+        // Greedy choice from a pool, against trying every point.
+        let pool = points(40, d, 14);
+        let (mut now, mut expected) = (surface.clone(), Vec::new());
+        for _ in 0..3 {
+            let left = |i: &usize| !expected.contains(i);
+            let score = |i: usize| {
+                let mut then = now.clone();
+                then.condition(&pool[i * d..(i + 1) * d], 0.0, 1.0).unwrap();
+                mean_variance(&then, &reference, d)
+            };
+            let best = (0..40).filter(left).min_by(|a, b| score(*a).total_cmp(&score(*b))).unwrap();
+            now.condition(&pool[best * d..(best + 1) * d], 0.0, 1.0).unwrap();
+            expected.push(best);
+        }
+        assert_eq!(criterion.choose_from_pool(&pool, 3).unwrap(), expected);
+        assert!(criterion.choose_from_pool(&pool, 41).is_err());
+        // Free points do at least as well as those of the pool.
+        let bounds = vec![(-1.0, 1.0); d];
+        let free = criterion.choose_from_box(&bounds, 3, &Maximiser::default(), 1).unwrap();
+        let from_pool: Vec<f64> = expected.iter().flat_map(|&i| pool[i * d..(i + 1) * d].to_vec()).collect();
+        assert!(free.value >= criterion.reduction(&from_pool).unwrap());
+        assert!((criterion.reduction(&free.x).unwrap() - free.value).abs() < 1e-12);
+    }
+}
+
+fn branin(x: &[f64]) -> f64 {
+    let (a, b) = (x[0], x[1]);
+    (b - 5.1 / (4.0 * std::f64::consts::PI.powi(2)) * a * a + 5.0 / std::f64::consts::PI * a - 6.0).powi(2)
+        + 10.0 * (1.0 - 1.0 / (8.0 * std::f64::consts::PI)) * a.cos()
+        + 10.0
+}
+
+fn branin_space() -> Space {
+    Space::new(vec![Dimension::linear("a", -5.0, 10.0), Dimension::linear("b", 0.0, 15.0)]).unwrap()
+}
+
+#[test]
+fn every_strategy_finds_the_optimum_of_branin() {
+    let optimum = 0.397_887;
+    for strategy in [
+        Strategy::Joint(Acquisition::LogExpectedImprovement),
+        Strategy::Joint(Acquisition::UCB),
+        Strategy::Joint(Acquisition::ExpectedImprovement),
+        Strategy::Greedy(Acquisition::LogExpectedImprovement),
+        Strategy::Greedy(Acquisition::ProbabilityOfImprovement),
+        Strategy::Thompson,
+    ] {
+        for q in [1, 3] {
+            if q > 1 && strategy == Strategy::Joint(Acquisition::ExpectedImprovement) {
+                continue;
+            }
+            let settings = OptimizerSettings { strategy, seed: 3, ..OptimizerSettings::default() };
+            let mut optimizer = Optimizer::new(branin_space(), settings).unwrap();
+            for _ in 0..60 / q {
+                for x in optimizer.ask(q).unwrap() {
+                    optimizer.tell(&x, branin(&x)).unwrap();
+                }
+            }
+            let best = optimizer.best().unwrap();
+            let Outcome::Value(value) = best.outcome else { panic!("failed") };
+            // Random search needs thousands of points for this.
+            assert!(value < optimum + 0.25, "{strategy:?}, {q} at a time: {value}");
+            assert!(optimizer.pending().is_empty());
+        }
+    }
+}
+
+#[test]
+fn noise_is_averaged_out_in_the_recommendation() {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(15);
+    let settings = OptimizerSettings { goal: Goal::Maximise, seed: 1, ..OptimizerSettings::default() };
+    let mut optimizer = Optimizer::new(Space::unit(1).unwrap(), settings).unwrap();
+    let f = |x: f64| (-(x - 0.7f64).powi(2) * 20.0).exp();
+    for _ in 0..60 {
+        for x in optimizer.ask(1).unwrap() {
+            let noise: f64 = rng.sample(StandardNormal);
+            optimizer.tell(&x, f(x[0]) + 0.3 * noise).unwrap();
+        }
+    }
+    let (x, value, std) = optimizer.recommend().unwrap().unwrap();
+    assert!((x[0] - 0.7).abs() < 0.12, "{x:?}");
+    assert!((value - f(x[0])).abs() < 4.0 * std + 0.05, "{value} ± {std} at {x:?}");
+}
+
+#[test]
+fn the_same_seed_asks_the_same_also_after_a_restart() {
+    let new = |seed| {
+        let settings = OptimizerSettings { seed, ..OptimizerSettings::default() };
+        Optimizer::new(branin_space(), settings).unwrap()
+    };
+    let (mut one, mut two, mut other) = (new(5), new(5), new(6));
+    for round in 0..12 {
+        if round == 8 {
+            two = persist::from_bytes(&persist::to_bytes(&two).unwrap()).unwrap();
+        }
+        let (a, b, c) = (one.ask(2).unwrap(), two.ask(2).unwrap(), other.ask(2).unwrap());
+        assert_eq!(a, b);
+        assert_ne!(a, c);
+        a.iter().for_each(|x| {
+            one.tell(x, branin(x)).unwrap();
+            two.tell(x, branin(x)).unwrap();
+        });
+        c.iter().for_each(|x| other.tell(x, branin(x)).unwrap());
+    }
+}
+
+#[test]
+fn pending_failed_and_foreign_points() {
+    let mut optimizer = Optimizer::new(branin_space(), OptimizerSettings::default()).unwrap();
+    for x in optimizer.ask(12).unwrap() {
+        optimizer.tell(&x, branin(&x)).unwrap();
+    }
+    // Nothing is told in between: the points keep apart.
+    let mut asked: Vec<Vec<f64>> = Vec::new();
+    for _ in 0..5 {
+        asked.extend(optimizer.ask(1).unwrap());
+    }
+    for (i, a) in asked.iter().enumerate() {
+        for b in &asked[..i] {
+            let distance = ((a[0] - b[0]) / 15.0).hypot((a[1] - b[1]) / 15.0);
+            assert!(distance > 0.01, "{a:?} {b:?}");
+        }
+    }
+    assert_eq!(optimizer.pending().len(), 5);
+    let count = optimizer.model().count();
+    optimizer.tell_failed(&asked[0]).unwrap();
+    let error = optimizer.tell(&asked[1], f64::NAN).unwrap_err().to_string();
+    assert!(error.contains("tell it as failed"), "{error}");
+    assert!(optimizer.tell(&asked[1], f64::INFINITY).is_err());
+    assert_eq!((optimizer.pending().len(), optimizer.model().count()), (4, count));
+    // A point of the user's own.
+    optimizer.tell(&[std::f64::consts::PI, 2.275], branin(&[std::f64::consts::PI, 2.275])).unwrap();
+    assert_eq!(optimizer.best().unwrap().x[1], 2.275);
+    let error = optimizer.tell(&[20.0, 2.0], 1.0).unwrap_err().to_string();
+    assert!(error.contains("a: 20 lies outside of -5 to 10"), "{error}");
+    assert!(optimizer.tell(&[1.0], 1.0).is_err());
+    assert!(optimizer.ask(0).is_err());
+    optimizer.forget_pending();
+    assert!(optimizer.pending().is_empty());
+    assert_eq!(optimizer.trials().iter().filter(|t| t.outcome == Outcome::Failed).count(), 1);
+}
+
+#[test]
+fn known_noise_integers_and_logarithms() {
+    let space = Space::new(vec![
+        Dimension { integer: true, ..Dimension::linear("layers", 1.0, 9.0) },
+        Dimension::log("rate", 1e-5, 1.0),
+    ])
+    .unwrap();
+    let settings = OptimizerSettings { known_noise: true, ..OptimizerSettings::default() };
+    let mut optimizer = Optimizer::new(space, settings).unwrap();
+    let loss = |x: &[f64]| (x[0] - 4.0).powi(2) / 10.0 + (x[1].log10() + 3.0).powi(2);
+    assert!(optimizer.tell(&[3.0, 0.1], 1.0).unwrap_err().to_string().contains("must be told with it"));
+    for i in 0..40 {
+        for x in optimizer.ask(1).unwrap() {
+            assert_eq!(x[0], x[0].round());
+            optimizer.tell_noisy(&x, loss(&x), 1e-4 + 1e-5 * f64::from(i % 3)).unwrap();
+        }
+    }
+    let best = optimizer.best().unwrap();
+    assert!(best.x[0] == 4.0 && (best.x[1].log10() + 3.0).abs() < 0.3, "{best:?}");
+    for bad in [
+        vec![],
+        vec![Dimension::linear("a", 1.0, 0.0)],
+        vec![Dimension::log("a", 0.0, 1.0)],
+        vec![Dimension::linear("a", 0.0, 1.0), Dimension::linear("a", 0.0, 1.0)],
+        (0..5).map(|k| Dimension::linear(format!("x{k}"), 0.0, 1.0)).collect(),
+    ] {
+        assert!(Space::new(bad).is_err());
+    }
+}
