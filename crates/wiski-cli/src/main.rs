@@ -49,6 +49,10 @@ enum Command {
     Plot(commands::plot::Plot),
     /// Draw functions from the posterior
     Sample(commands::sample::Sample),
+    /// Find the best values of a few numbers by trying them out
+    Optimize(Box<commands::optimize::Optimize>),
+    /// Choose which rows of a pool to measure next
+    Explore(commands::explore::Explore),
     /// Measure how fast this machine is
     Bench(commands::bench::Bench),
 }
@@ -64,6 +68,8 @@ fn main() -> ExitCode {
         Command::Info(command) => command.run(),
         Command::Plot(command) => command.run(),
         Command::Sample(command) => command.run(),
+        Command::Optimize(command) => command.run(),
+        Command::Explore(command) => command.run(),
         Command::Bench(command) => command.run(),
     };
     match done {

@@ -1,9 +1,11 @@
 //! One file for each subcommand.
 
 pub(crate) mod bench;
+pub(crate) mod explore;
 pub(crate) mod forget;
 pub(crate) mod info;
 pub(crate) mod merge;
+pub(crate) mod optimize;
 pub(crate) mod plot;
 pub(crate) mod predict;
 pub(crate) mod sample;

@@ -19,6 +19,7 @@ use super::maximise::{Maximiser, Maximum};
 use crate::error::{Error, Result, length};
 use crate::grid::Lattice;
 use crate::learn::Bounds;
+use crate::model::OnlineRegressor;
 use crate::pool::Pool;
 use crate::posterior::{Joint, Posterior, Surface};
 use crate::simd::{dot, dot_rows};
@@ -220,6 +221,26 @@ impl IntegratedVariance {
         let mut criterion = |h: &[f64], gradient: Option<&mut [f64]>| self.evaluate(h, gradient, &mut joint);
         maximiser.maximise(&mut criterion, &region, &[], seed)
     }
+}
+
+/// The q rows of a pool whose observation would lower the variance of a regressor's predictions over reference
+/// rows most, as their numbers in the pool. Rows are in the user's units, one after the other; without
+/// reference rows the pool itself is the reference.
+pub fn choose_rows(
+    model: &OnlineRegressor,
+    pool: &[f64],
+    reference: Option<&[f64]>,
+    q: usize,
+) -> Result<Vec<usize>> {
+    let Some(process) = model.model() else {
+        return Err(Error::Unsupported { operation: "choosing rows", reason: "the warm-up is not over" });
+    };
+    let places = model.coordinates(pool)?;
+    let criterion = match reference {
+        Some(rows) => IntegratedVariance::new(process.posterior(), &model.coordinates(rows)?)?,
+        None => IntegratedVariance::new(process.posterior(), &places)?,
+    };
+    criterion.choose_from_pool(&places, q)
 }
 
 /// The inverse of a small symmetric positive definite matrix, by Gauss–Jordan elimination.

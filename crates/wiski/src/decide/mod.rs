@@ -14,14 +14,16 @@
 mod acquisition;
 mod active;
 mod batch;
+mod functions;
 mod maximise;
 mod normal;
 mod optimizer;
 mod space;
 
 pub use acquisition::Acquisition;
-pub use active::IntegratedVariance;
+pub use active::{IntegratedVariance, choose_rows};
 pub use batch::BaseSamples;
+pub use functions::TestFunction;
 pub use maximise::{Maximiser, Maximum};
 pub use optimizer::{Goal, Optimizer, OptimizerSettings, Outcome, Strategy, Trial};
 pub use space::{Dimension, Scale, Space};

@@ -472,6 +472,20 @@ impl OnlineRegressor {
         Ok(SampledFunction { encoder: running.encoder.fixed()?, sample, scale: running.scale })
     }
 
+    /// The coordinates on the grid of rows given one after the other, by the feature map as it is now.
+    pub fn coordinates(&self, x: &[f64]) -> Result<Vec<f64>> {
+        let Some(running) = &self.running else {
+            return Err(Error::Unsupported { operation: "encoding rows", reason: "the warm-up is not over" });
+        };
+        length("x", x.len() / self.input_dim * self.input_dim, x.len())?;
+        let encoder = running.encoder.fixed()?;
+        let mut all = Vec::new();
+        for (row, x) in x.chunks_exact(self.input_dim).enumerate() {
+            all.extend(encoder.encode(x).map_err(|error| error.in_row(row))?);
+        }
+        Ok(all)
+    }
+
     /// An immutable image of the model for predictions from any thread; `None` during the warm-up.
     pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
         self.running.as_ref().and_then(|r| r.snapshot(self.settings.noise).ok()).map(Arc::new)
