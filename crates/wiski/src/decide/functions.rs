@@ -118,7 +118,7 @@ mod tests {
             (TestFunction::StyblinskiTang, vec![-2.903_534; 3], -39.166_165_7 * 3.0),
             (TestFunction::Rastrigin, vec![0.0; 3], 0.0),
             (TestFunction::Griewank, vec![0.0; 3], 0.0),
-            (TestFunction::Michalewicz, vec![2.202_906, 1.570_796, 1.284_992], -2.760_395),
+            (TestFunction::Michalewicz, vec![2.202_906, PI / 2.0, 1.284_992], -2.760_395),
             (TestFunction::Branin, vec![PI, 2.275], 0.397_887),
         ] {
             assert!((f.value(&x) - value).abs() < 1e-5, "{f:?}: {}", f.value(&x));

@@ -1,0 +1,161 @@
+//! `wiski optimize` and `wiski explore`.
+
+mod common;
+
+use std::fs;
+
+use common::{Folder, column, table};
+use serde_json::Value;
+
+const SPACE: &str =
+    "[lr]\nmin = 1e-4\nmax = 1.0\nscale = \"log\"\n\n[depth]\nmin = 1\nmax = 8\ninteger = true\n";
+
+/// A program whose result is smallest at lr = 0.01, depth = 3. It fails for depth 8.
+#[cfg(unix)]
+const PROGRAM: &str = r#"#!/bin/sh
+[ "$2" = 8 ] && { echo "too deep" >&2; exit 3; }
+awk -v lr="$1" -v d="$2" 'BEGIN { x = log(lr)/log(10) + 2; print "epoch 1 loss", 9.5; print "{\"loss\": " x*x + (d-3)*(d-3)/20 "}"; print "final:", x*x + (d-3)*(d-3)/20 }'
+"#;
+
+#[test]
+fn a_test_function_is_optimised_and_the_same_seed_repeats_it() {
+    let folder = Folder::new();
+    let arguments = "optimize --function branin --steps 40 --json --quiet --report out";
+    let json = folder.json(arguments);
+    assert_eq!(json["trials"], 40);
+    let latent = json["latent"]["recommended"].as_f64().unwrap();
+    assert!(latent < 0.8, "{latent}");
+    assert!(json["latent"]["best"].as_f64().unwrap() <= latent);
+    let again = folder.json(arguments);
+    assert_eq!(again["best"], json["best"]);
+    let page = folder.read("out/index.html");
+    assert!(page.contains("<svg") && page.contains("Best predicted"));
+    let other = folder
+        .json("optimize --function branin --steps 12 --batch 3 --acquisition ucb --seed 4 --json --quiet");
+    assert_eq!(other["trials"], 36);
+    assert_ne!(other["best"], json["best"]);
+}
+
+#[test]
+fn a_run_goes_on_from_its_state() {
+    let folder = Folder::new();
+    let run = |steps: u32, state: &str| {
+        folder.json(&format!(
+            "optimize --function levy --dim 2 --noise 0.5 --steps {steps} --state {state} --json --quiet"
+        ))
+    };
+    let whole = run(20, "whole.wiski");
+    run(9, "parts.wiski");
+    let parts = run(20, "parts.wiski");
+    assert_eq!(parts["best"], whole["best"]);
+    assert!(fs::read(folder.path("parts.wiski")).unwrap() == fs::read(folder.path("whole.wiski")).unwrap());
+    folder.refused("optimize --function levy --dim 3 --state whole.wiski", "another space");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_program_is_optimised_in_parallel_and_failures_are_survived() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new();
+    folder.write("space.toml", SPACE);
+    folder.write("train", PROGRAM);
+    fs::set_permissions(folder.path("train"), fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |extra: &[&str]| {
+        let mut command = folder.command("optimize --space space.toml --steps 30 --json --quiet");
+        command.args(["--command", "./train {lr} {depth}"]).args(extra);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (json, String::from_utf8(output.stderr).unwrap())
+    };
+    let (json, _) = run(&[]);
+    assert_eq!(json["trials"], 30);
+    let best = &json["best"]["x"];
+    assert!((best["lr"].as_f64().unwrap().log10() + 2.0).abs() < 0.3, "{json}");
+    assert_eq!(best["depth"], 3);
+    let (json, err) = run(&["--jobs", "3", "--key", "loss", "--initial", "12"]);
+    assert!((json["best"]["x"]["lr"].as_f64().unwrap().log10() + 2.0).abs() < 0.5, "{json}");
+    let failed = json["failed"].as_u64().unwrap();
+    assert_eq!(err.matches("failed: exit status: 3: too deep").count() as u64, failed);
+}
+
+#[test]
+fn ask_and_tell() {
+    let folder = Folder::new();
+    folder.write("space.toml", SPACE);
+    folder.ok("optimize new s.wiski --space space.toml --seed 2");
+    folder.refused("optimize new s.wiski --space space.toml", "there already");
+    for _ in 0..16 {
+        let out = folder.ok("optimize ask s.wiski -q 2");
+        for line in out.lines() {
+            let x: Value = serde_json::from_str(line).unwrap();
+            let (lr, depth) = (x["lr"].as_f64().unwrap(), x["depth"].as_i64().unwrap());
+            let loss = (lr.log10() + 2.0).powi(2) + (depth - 3).pow(2) as f64 / 20.0;
+            if depth == 8 {
+                folder.ok(&format!("optimize tell s.wiski --at lr={lr},depth={depth} --failed"));
+            } else {
+                folder.ok(&format!("optimize tell s.wiski --at lr={lr},depth={depth} --value {loss}"));
+            }
+        }
+    }
+    let best = folder.json("optimize best s.wiski --json");
+    assert_eq!(best["trials"], 32);
+    assert!(best["best"]["value"].as_f64().unwrap() < 0.1, "{best}");
+    let text = folder.ok("optimize best s.wiski");
+    assert!(text.contains("best predicted"), "{text}");
+    let before = fs::read(folder.path("s.wiski")).unwrap();
+    folder.refused("optimize tell s.wiski --at lr=0.1 --value 1", "'depth' is missing");
+    folder.refused("optimize tell s.wiski --at lr=5,depth=2 --value 1", "5 lies outside");
+    folder.refused("optimize tell s.wiski --at lr=0.1,depth=2 --value nan", "tell it as failed");
+    folder.refused("optimize tell s.wiski --at speed=5 --value 1", "no 'speed'");
+    assert!(fs::read(folder.path("s.wiski")).unwrap() == before);
+    folder.refused("info s.wiski", "holds a optimizer, not a model");
+}
+
+#[test]
+fn bad_spaces_and_options_are_refused() {
+    let folder = Folder::new();
+    for (content, message) in [
+        ("[a]\nmin = 1\n", "missing field `max`"),
+        ("[a]\nmin = 1\nmax = 0\n", "not an interval"),
+        ("[a]\nmin = 0\nmax = 1\nscale = \"log\"\n", "positive values"),
+        ("[a]\nmin = 0\nmax = 1\nsteps = 3\n", "steps"),
+        ("[a\nmin = 0\n", "space.toml: line 1"),
+        ("", "one to 4 dimensions"),
+    ] {
+        folder.write("space.toml", content);
+        folder.refused("optimize new s.wiski --space space.toml", message);
+    }
+    folder.write("space.toml", SPACE);
+    folder.refused("optimize --space space.toml --command true", "{lr} does not occur");
+    folder.refused("optimize --function levi", "'levi' is not one of");
+    folder.refused("optimize --function branin --dim 3", "two dimensions");
+    folder.refused("optimize", "say what to optimize");
+    assert_eq!(folder.names(), ["space.toml"]);
+}
+
+#[test]
+fn rows_are_chosen_where_the_model_knows_least() {
+    let folder = Folder::new();
+    // Learned on the left half of a, asked about all of it.
+    let all = table(400, 1);
+    let left: String = all
+        .lines()
+        .enumerate()
+        .filter(|(i, l)| *i == 0 || l.split(',').next().unwrap().parse::<f64>().unwrap() < 3.0)
+        .map(|(_, l)| format!("{l}\n"))
+        .collect();
+    folder.write("left.csv", left);
+    folder.write("pool.csv", table(200, 2));
+    folder.ok("stream left.csv --target y --bounds 0:6,-2:2 --model m.wiski");
+    let out = folder.ok("explore m.wiski pool.csv -n 5");
+    assert_eq!(out.lines().next(), Some("a,b,y"));
+    let a = column(&out, "a");
+    assert_eq!(a.len(), 5);
+    assert!(a.iter().all(|a| *a > 3.0), "{a:?}");
+    // Where only the left half counts, the right one is not worth a measurement.
+    folder.ok("explore m.wiski pool.csv -n 5 --reference left.csv -o chosen.csv");
+    let near = column(&folder.read("chosen.csv"), "a");
+    assert!(near.iter().all(|a| *a < 4.0), "{near:?}");
+    folder.refused("explore m.wiski pool.csv -n 300", "only 200 rows");
+}
