@@ -139,12 +139,10 @@ fn rows_are_chosen_where_the_model_knows_least() {
     let folder = Folder::new();
     // Learned on the left half of a, asked about all of it.
     let all = table(400, 1);
-    let left: String = all
-        .lines()
-        .enumerate()
-        .filter(|(i, l)| *i == 0 || l.split(',').next().unwrap().parse::<f64>().unwrap() < 3.0)
-        .map(|(_, l)| format!("{l}\n"))
-        .collect();
+    let lines: Vec<&str> = all.lines().collect();
+    let is_left = |line: &&&str| line.split(',').next().unwrap().parse::<f64>().is_ok_and(|a| a < 3.0);
+    let left: Vec<&str> = lines[..1].iter().chain(lines[1..].iter().filter(is_left)).copied().collect();
+    let left = left.join("\n");
     folder.write("left.csv", left);
     folder.write("pool.csv", table(200, 2));
     folder.ok("stream left.csv --target y --bounds 0:6,-2:2 --model m.wiski");
