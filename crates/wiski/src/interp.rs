@@ -148,21 +148,28 @@ impl Weights {
         self.for_each(grid, |i, w| values[i] += c * w);
     }
 
+    /// Calls `f(i, r)` for each of the 4^{d−1} rows of four neighbouring grid points: the number i of the first
+    /// and the product r of the weights on all axes but the last.
+    #[inline(always)]
+    pub(crate) fn for_each_row(&self, grid: &Grid, mut f: impl FnMut(usize, f64)) {
+        let mut row = |weight: f64, offset: usize| f(self.start + offset, weight);
+        match grid.dim() {
+            1 => row(1.0, 0),
+            2 => self.axis[0].iter().zip(grid.row_offsets()).for_each(|(&w, &o)| row(w, o)),
+            3 => self.rows::<16>().iter().zip(grid.row_offsets()).for_each(|(&w, &o)| row(w, o)),
+            _ => self.rows::<64>().iter().zip(grid.row_offsets()).for_each(|(&w, &o)| row(w, o)),
+        }
+    }
+
     /// Calls `f(i, w_i)` for each of the 4^d grid points of this block.
     #[inline]
     pub(crate) fn for_each(&self, grid: &Grid, mut f: impl FnMut(usize, f64)) {
         let last = self.axis[grid.dim() - 1];
-        let mut row = |weight: f64, offset: usize| {
+        self.for_each_row(grid, |first, row| {
             for (j, &w) in last.iter().enumerate() {
-                f(self.start + offset + j, weight * w);
+                f(first + j, row * w);
             }
-        };
-        match grid.dim() {
-            1 => row(1.0, 0),
-            2 => self.rows::<4>().iter().zip(grid.row_offsets()).for_each(|(&w, &o)| row(w, o)),
-            3 => self.rows::<16>().iter().zip(grid.row_offsets()).for_each(|(&w, &o)| row(w, o)),
-            _ => self.rows::<64>().iter().zip(grid.row_offsets()).for_each(|(&w, &o)| row(w, o)),
-        }
+        });
     }
 }
 

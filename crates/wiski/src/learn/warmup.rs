@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::feature::{FeatureMap, Moments, Normaliser, Tape};
 use crate::grid::Lattice;
 use crate::pool::Pool;
-use crate::posterior::{Posterior, Prediction};
+use crate::posterior::{Posterior, Prediction, PredictionGradient, Reading};
 use crate::stats::Stats;
 
 /// Rows in memory: inputs row after row, targets and, where known, relative noise.
@@ -155,11 +155,13 @@ impl WarmUp {
         let predictor = posterior.predictor();
         let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
         let scale = -(self.rows.len() as f64).recip();
+        let (mut gradient, mut reading, mut dh) = (PredictionGradient::default(), Reading::default(), Vec::new());
         for (i, (x, h)) in self.rows.x.chunks_exact(d).zip(self.h.chunks_exact_mut(k)).enumerate() {
             view.forward(x, h, &mut self.tape)?;
-            let mut gradient = predictor.predict_gradient(h)?;
+            predictor.predict_gradient_into(h, &mut reading, &mut gradient)?;
             gradient.prediction.noise *= self.rows.noise[i];
-            let dh: Vec<f64> = gradient.of_evidence(self.rows.y[i]).iter().map(|g| scale * g).collect();
+            dh.clear();
+            dh.extend(gradient.slopes_of_evidence(self.rows.y[i]).map(|g| scale * g));
             view.backward(&mut self.tape, &dh, by_features, None)?;
         }
         Ok(())

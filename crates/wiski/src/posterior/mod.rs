@@ -29,6 +29,7 @@ use crate::prior::Prior;
 use crate::simd::dot;
 use crate::stats::{Stats, Whitened};
 pub(crate) use factor::Factor;
+pub(crate) use predictor::Reading;
 pub use predictor::{FunctionSample, Predictor};
 
 /// What the model says about one point.
@@ -82,8 +83,12 @@ impl PredictionGradient {
 
     /// The gradient in h of the evidence, for a point that is itself part of the data.
     pub fn of_evidence(&self, y: f64) -> Vec<f64> {
+        self.slopes_of_evidence(y).collect()
+    }
+
+    pub(crate) fn slopes_of_evidence(&self, y: f64) -> impl Iterator<Item = f64> + '_ {
         let (residual, noise) = (y - self.prediction.mean, self.prediction.noise);
-        self.mean.iter().zip(&self.variance).map(|(m, v)| (residual * m - 0.5 * v) / noise).collect()
+        self.mean.iter().zip(&self.variance).map(move |(m, v)| (residual * m - 0.5 * v) / noise)
     }
 }
 

@@ -71,6 +71,8 @@ pub struct Whitened {
     pub(crate) gram: Vec<f64>,
     /// Bᵀ b.
     pub(crate) rhs: Vec<f64>,
+    /// A B, m rows of `padded(p)` numbers, where several grids made it on the way.
+    pub(crate) product: Option<Vec<f64>>,
 }
 
 impl Whitened {
@@ -78,6 +80,9 @@ impl Whitened {
     pub(crate) fn recycle(self, pool: &mut Pool) {
         pool.give(self.gram);
         pool.give(self.rhs);
+        if let Some(product) = self.product {
+            pool.give(product);
+        }
     }
 }
 
@@ -322,11 +327,11 @@ impl Stats {
     /// BᵀAB and Bᵀb for a prior on the same grids.
     pub(crate) fn whiten(&self, prior: &Prior, pool: &mut Pool) -> Whitened {
         debug_assert_eq!(prior.lattice(), &self.lattice, "prior and statistics live on the same grids");
-        let gram = match &self.gram {
+        let (gram, product) = match &self.gram {
             Gram::Exact(a) => prior.congruence(a, pool),
-            Gram::LowRank(root) => prior.congruence_of_root(&root.rows(), root.rank(), pool),
+            Gram::LowRank(root) => (prior.congruence_of_root(&root.rows(), root.rank(), pool), None),
         };
-        Whitened { gram, rhs: prior.project(&self.b, 1, pool) }
+        Whitened { gram, rhs: prior.project(&self.b, 1, pool), product }
     }
 
     /// Y = A X for m padded rows of `stride` numbers.

@@ -80,6 +80,38 @@ pub(crate) struct Cross {
     pub(crate) data: Vec<f64>,
 }
 
+/// Where the four entries between a grid point of the first block and four neighbours of the second lie.
+struct Four {
+    /// The place of the first entry.
+    at: usize,
+    /// The weight of the first block's point.
+    weight: f64,
+    /// The product of the second block's weights on all axes but the last.
+    row: f64,
+    /// The number of the first block's point among its 4^d.
+    left: usize,
+    /// The number of the first of the four among the second block's 4^d.
+    right: usize,
+}
+
+/// Calls `f` for every four entries of a cross block that the weights `v` and `w` of a point meet.
+#[inline(always)]
+fn for_each_four(grids: [&Grid; 2], [v, w]: [&Weights; 2], mut f: impl FnMut(Four)) {
+    let (columns, last) = (grids[1].len(), v.on_axis(grids[0].dim() - 1));
+    let mut left = 0;
+    v.for_each_row(grids[0], |first, row| {
+        for (c, &weight) in last.iter().enumerate() {
+            let (from, weight) = ((first + c) * columns, row * weight);
+            let mut right = 0;
+            w.for_each_row(grids[1], |place, row| {
+                f(Four { at: from + place, weight, row, left, right });
+                right += 4;
+            });
+            left += 1;
+        }
+    });
+}
+
 /// A symmetric matrix over all grid points of a lattice; between points of one grid only entries within
 /// three cells are kept, where that is the smaller form.
 #[derive(Debug, Clone, PartialEq)]
@@ -130,9 +162,11 @@ impl BlockMatrix {
             a.add_outer(grid, w, c);
         }
         for Cross { first, second, data } in &mut self.cross {
-            let columns = grids[*second].len();
-            weights[*first].for_each(&grids[*first], |i, w| {
-                weights[*second].scatter(&grids[*second], c * w, &mut data[i * columns..(i + 1) * columns]);
+            let last = weights[*second].on_axis(grids[*second].dim() - 1);
+            let (pair, grids) = ([&weights[*first], &weights[*second]], [&grids[*first], &grids[*second]]);
+            for_each_four(grids, pair, |four| {
+                let factor = c * four.weight * four.row;
+                data[four.at..four.at + 4].iter_mut().zip(last).for_each(|(a, &w)| *a += factor * w);
             });
         }
     }
@@ -143,32 +177,48 @@ impl BlockMatrix {
         let grids = lattice.grids();
         let own = self.diagonal.iter().zip(grids).zip(weights).map(|((a, grid), w)| a.quadratic(grid, w));
         let mut sum = own.sum::<f64>();
+        let mut crosses = 0.0;
         for Cross { first, second, data } in &self.cross {
-            let columns = grids[*second].len();
-            weights[*first].for_each(&grids[*first], |i, w| {
-                let row = &data[i * columns..(i + 1) * columns];
-                sum += 2.0 * w * weights[*second].gather(&grids[*second], row);
+            let last = weights[*second].on_axis(grids[*second].dim() - 1);
+            let (pair, grids) = ([&weights[*first], &weights[*second]], [&grids[*first], &grids[*second]]);
+            for_each_four(grids, pair, |four| {
+                crosses += four.weight * four.row * dot4(&data[four.at..], last);
             });
         }
+        sum += 2.0 * crosses;
         sum
     }
 
-    /// vᵀ A w, where v lives on one block only and shares that block's grid points with w.
-    pub(crate) fn bilinear(&self, lattice: &Lattice, block: usize, v: &Weights, weights: &[Weights]) -> f64 {
+    /// For every block j the part Σ_{i≠j} A_ji w_i of A w that comes from the other blocks, at the 4^{d_j} grid
+    /// points where w_j lives, block after block: (Σ 4^d)² multiply-adds for all blocks together.
+    pub(crate) fn from_other_blocks(&self, lattice: &Lattice, weights: &[Weights], out: &mut Vec<f64>) {
         let grids = lattice.grids();
-        let mut sum = self.diagonal[block].bilinear(&grids[block], v, &weights[block]);
+        out.clear();
+        out.resize(lattice.footprint(), 0.0);
+        let size = |j: usize| 1 << (2 * grids[j].dim());
+        let (mut left, mut right) = (0, 0);
         for Cross { first, second, data } in &self.cross {
-            let (left, right) = match block {
-                b if b == *first => (v, &weights[*second]),
-                b if b == *second => (&weights[*first], v),
-                _ => continue,
-            };
-            let columns = grids[*second].len();
-            left.for_each(&grids[*first], |i, w| {
-                sum += w * right.gather(&grids[*second], &data[i * columns..(i + 1) * columns]);
+            // Crosses are ordered by their first block, then by their second.
+            if *second == first + 1 {
+                left += if *first > 0 { size(first - 1) } else { 0 };
+                right = left + size(*first);
+            } else {
+                right += size(second - 1);
+            }
+            let last = weights[*second].on_axis(grids[*second].dim() - 1);
+            let (pair, grids) = ([&weights[*first], &weights[*second]], [&grids[*first], &grids[*second]]);
+            for_each_four(grids, pair, |four| {
+                let entries = &data[four.at..four.at + 4];
+                out[left + four.left] += four.row * dot4(entries, last);
+                let own = &mut out[right + four.right..right + four.right + 4];
+                own.iter_mut().zip(entries).for_each(|(o, &a)| *o += four.weight * a);
             });
         }
-        sum
+    }
+
+    /// vᵀ A_jj w for weights of one point on block j (its weights and their derivatives).
+    pub(crate) fn bilinear(&self, lattice: &Lattice, block: usize, v: &Weights, w: &Weights) -> f64 {
+        self.diagonal[block].bilinear(&lattice.grids()[block], v, w)
     }
 
     /// For each block, the sums of its entries by their distance on each axis.
@@ -287,12 +337,21 @@ impl BlockMatrix {
             }
         }
         let ends: Vec<usize> = (0..self.offsets.len()).map(|j| self.offsets[j] + self.block_len(j)).collect();
+        let panel = |j: usize| {
+            let len = ends[j] - self.offsets[j];
+            MatRef::from_row_major_slice(&rows[self.offsets[j] * stride..ends[j] * stride], len, stride)
+        };
         for Cross { first, second, data } in &mut self.cross {
-            let pairs = (self.offsets[*first]..ends[*first])
-                .flat_map(|i| (self.offsets[*second]..ends[*second]).map(move |k| (i, k)));
-            pairs.zip(data).for_each(|((i, k), entry)| *entry = dot(row(i), row(k)));
+            let (left, right) = (panel(*first), panel(*second));
+            let out = MatMut::from_row_major_slice_mut(data, left.nrows(), right.nrows());
+            matmul(out, Accum::Replace, left, right.transpose(), 1.0, Par::Seq);
         }
     }
+}
+
+#[inline(always)]
+fn dot4(a: &[f64], b: &[f64; 4]) -> f64 {
+    (a[0] * b[0] + a[1] * b[1]) + (a[2] * b[2] + a[3] * b[3])
 }
 
 /// out (+)= left · right, where `right` and `out` are stored row after row with `columns` numbers each.
