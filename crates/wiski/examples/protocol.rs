@@ -109,6 +109,7 @@ fn settings(set: &Set, variant: &str, warm_up: usize, seed: u64) -> Settings {
     match variant {
         "every-random" => base,
         "geometric-random" => Settings { schedule: geometric, ..base },
+        "auto" => Settings { features: Features::Auto, ..ours },
         "every-best" => Settings { schedule: base.schedule, softplus: true, ..ours },
         _ => ours,
     }
@@ -130,6 +131,10 @@ fn run(rows: &[Vec<f64>], set: &Set, variant: &str, split: u64, seed: u64) -> Ru
         model.step(&rows[i][..d], rows[i][d]).expect("a usable row");
     }
     let total = clock.elapsed().as_secs_f64();
+    if std::env::var("WISKI_CHOICE").is_ok() {
+        println!("{:?}", model.choice());
+        println!("{:?}", model.model().map(|m| m.kernels().len()));
+    }
     let mut figures = Prequential::default();
     for &i in test {
         figures.record(&model.predict(&rows[i][..d]).expect("a usable row"), rows[i][d]);

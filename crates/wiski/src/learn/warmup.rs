@@ -5,12 +5,15 @@
 //! φ goes through every interpolation weight, ∂ log p/∂h_i = [ (y_i − μ_i) ∂μ_i − ½ ∂v_i ]/(σ² d_i) at the
 //! posterior of all rows, chained with the map's own backward pass. One evaluation costs O(p³ + n 16^d).
 
+use std::sync::Arc;
+
 use super::{Adam, Annealing, HyperSpace, Hyperparameters, LbfgsB};
 use crate::error::Result;
 use crate::feature::{FeatureMap, Moments, Normaliser, Tape};
 use crate::grid::Lattice;
 use crate::pool::Pool;
 use crate::posterior::{Posterior, Prediction, PredictionGradient, Reading};
+use crate::prior::Prior;
 use crate::stats::Stats;
 
 /// Rows in memory: inputs row after row, targets and, where known, relative noise.
@@ -186,12 +189,14 @@ impl WarmUp {
         let mut adam = Adam::with_groups(&[(0..t, training.rate), (t..t + f, training.feature_rate)])?
             .with_annealing(annealing)?;
         let (mut x, mut gradient) = (vec![0.0; t + f], vec![0.0; t + f]);
+        let bounds = self.space.bounds()?;
         for epoch in 1..=training.epochs {
             let (by_hyper, by_features) = gradient.split_at_mut(t);
             self.evaluate(by_hyper, by_features)?;
             x[..t].copy_from_slice(&self.space.to_raw(&self.hyper)?);
             x[t..].copy_from_slice(self.map.parameters());
             adam.step(&mut x, &gradient)?;
+            bounds.project(&mut x[..t]);
             self.hyper = self.space.to_hyperparameters(&x[..t], &self.hyper)?;
             self.map.parameters_mut().copy_from_slice(&x[t..]);
             if !watch(self, epoch)? {
@@ -199,6 +204,51 @@ impl WarmUp {
             }
         }
         Ok(())
+    }
+
+    /// The grids.
+    pub fn lattice(&self) -> &Lattice {
+        &self.lattice
+    }
+
+    /// How the hyperparameters are learned.
+    pub fn space(&self) -> &HyperSpace {
+        &self.space
+    }
+
+    /// The same map and hyperparameters on other rows.
+    pub(super) fn with_rows(mut self, rows: Rows) -> Result<Self> {
+        self.moments = self.map.moments_of(&rows.x)?;
+        self.h.resize(rows.len() * self.map.output_dim(), 0.0);
+        self.rows = rows;
+        Ok(self)
+    }
+
+    /// The posterior of the rows.
+    fn posterior(&mut self) -> Result<(Stats, Posterior)> {
+        let stats = self.stats()?;
+        let prior = Arc::new(Prior::new(&self.lattice, &self.hyper.kernels, self.tolerance)?);
+        let posterior = Posterior::with_pool(prior, &stats, self.hyper.noise, &mut self.pool)?;
+        Ok((stats, posterior))
+    }
+
+    /// What the posterior mean leaves of the targets, and the rank of the posterior.
+    pub(super) fn residuals(&mut self) -> Result<(Vec<f64>, usize)> {
+        let (_, posterior) = self.posterior()?;
+        let values = posterior.prior().expand(posterior.coordinates(), 1, &mut self.pool);
+        let (k, mut weights) = (self.map.output_dim(), Vec::new());
+        let mut residuals = self.rows.y.clone();
+        for (y, h) in residuals.iter_mut().zip(self.h.chunks_exact(k)) {
+            self.lattice.locate(h, 0, &mut weights)?;
+            *y -= self.lattice.gather(&weights, &values);
+        }
+        Ok((residuals, posterior.rank()))
+    }
+
+    /// The share of each block in the variance that the posterior mean explains.
+    pub(super) fn shares(&mut self) -> Result<Vec<f64>> {
+        let (stats, posterior) = self.posterior()?;
+        Ok(stats.shares(&posterior.prior().expand(posterior.coordinates(), 1, &mut self.pool)))
     }
 
     /// The mean log density that the posterior of the rows gives to other rows.

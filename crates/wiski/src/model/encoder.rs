@@ -118,15 +118,13 @@ impl Encoder {
 
     /// Whether a row's features can still change: then what was learned cannot be un-learned exactly.
     pub fn is_fixed(&self) -> bool {
-        match &self.map {
-            FeatureMap::Identity(_) => true,
-            FeatureMap::Linear(map) => {
-                !self.is_learning() && !matches!(map.scaling(), crate::feature::Scaling::Batch)
-            }
-            FeatureMap::Mlp(map) => {
-                !self.is_learning() && !matches!(map.scaling(), crate::feature::Scaling::Batch)
-            }
-        }
+        let scaling = match &self.map {
+            FeatureMap::Identity(_) => return true,
+            FeatureMap::Linear(map) => Some(map.scaling()),
+            FeatureMap::Mlp(map) => Some(map.scaling()),
+            FeatureMap::Mixed(map) => map.linear().map(crate::feature::Linear::scaling),
+        };
+        !self.is_learning() && !matches!(scaling, Some(crate::feature::Scaling::Batch))
     }
 
     /// Ends learning and makes the batch statistics constants.

@@ -98,14 +98,14 @@ impl Processes {
         adding: bool,
     ) -> Result<Self> {
         let scaling = stream::column_scaling(settings, &rows.x, input_dim)?;
-        let lattice = stream::lattice(settings, input_dim)?;
+        let mut lattice = stream::lattice(settings, input_dim)?;
         let likelihood = Dirichlet::new(count);
         let mut kernel = settings.start_kernel(input_dim)?;
         if settings.kernel.is_none() && count > 1 {
             kernel = kernel.scaled(likelihood.target_variance());
         }
         let mut start = Hyperparameters { kernels: vec![kernel], noise: 1.0 };
-        let space = settings.hyper_space(&start)?.with_known_noise();
+        let mut space = settings.hyper_space(&start)?.with_known_noise();
         let (map, moments, choice) = if settings.features == Features::Identity {
             (FeatureMap::from(Identity::new(input_dim)), Moments::new(input_dim), None)
         } else {
@@ -122,7 +122,8 @@ impl Processes {
                 scaled.push(&row, t.target, t.noise);
             }
             let (warm, choice) =
-                stream::features(&scaled, settings, lattice.clone(), start.clone(), space.clone())?;
+                stream::features(&scaled, settings, lattice, start.clone(), space)?;
+            (lattice, space) = (warm.lattice().clone(), warm.space().clone().with_known_noise());
             let (map, moments, hyper) = warm.into_parts();
             start = hyper;
             (map, moments, choice)

@@ -116,6 +116,7 @@ struct Running {
 impl OnlineRegressor {
     /// A model of rows with `input_dim` columns.
     pub fn new(input_dim: usize, settings: Settings) -> Result<Self> {
+        let settings = settings.resolved(input_dim);
         settings.check(input_dim)?;
         Ok(Self {
             settings,
@@ -312,6 +313,10 @@ impl OnlineRegressor {
             if running.refits > refits {
                 self.publish();
             }
+            if !self.warm_up.is_empty() {
+                self.warm_up.push(x, y, noise);
+                self.grow_up()?;
+            }
             return Ok((learned.0, Some(learned.1)));
         }
         self.warm_up.push(x, y, noise);
@@ -334,8 +339,43 @@ impl OnlineRegressor {
         }
         let running = Running::start(&self.warm_up, &self.settings, self.input_dim, &self.targets)?;
         self.running = Some(Box::new(running));
-        self.warm_up = Rows::default();
+        // Rows that fade cannot be learned anew with their old weights.
+        let settings = &self.settings;
+        if !settings.is_additive() || settings.half_life.is_some() || self.warm_up.len() >= settings.memory {
+            self.warm_up = Rows::default();
+        }
         self.publish();
+        Ok(())
+    }
+
+    /// Learns the features of a sum of grids anew from all rows so far, at a quarter of the memory and when it
+    /// is full. All rows are still there, so that the statistics are exact under the new features.
+    fn grow_up(&mut self) -> Result<()> {
+        let (rows, memory) = (self.warm_up.len(), self.settings.memory);
+        let young = rows == memory / 4 && 2 * rows >= 3 * self.settings.warm_up_rows(self.input_dim);
+        if !young && rows < memory {
+            return Ok(());
+        }
+        let mut new = Running::start(&self.warm_up, &self.settings, self.input_dim, &self.targets)?;
+        new.refits = self.refits() + 1;
+        self.running = Some(Box::new(new));
+        if rows >= memory {
+            self.warm_up = Rows::default();
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// Whether features may still be learned anew from rows in memory.
+    pub fn is_young(&self) -> bool {
+        self.running.is_some() && !self.warm_up.is_empty()
+    }
+
+    fn require_settled(&self, operation: &'static str) -> Result<()> {
+        if self.is_young() {
+            let reason = "the features may still be learned anew; freeze them first, then it is exact";
+            return Err(Error::Unsupported { operation, reason });
+        }
         Ok(())
     }
 
@@ -343,7 +383,10 @@ impl OnlineRegressor {
     /// same coordinates for ever, and rows can be forgotten and models merged.
     pub fn freeze_features(&mut self) -> Result<()> {
         match &mut self.running {
-            Some(running) => running.encoder.freeze(),
+            Some(running) => {
+                self.warm_up = Rows::default();
+                running.encoder.freeze()
+            }
             None => {
                 Err(Error::Unsupported { operation: "freezing features", reason: "the warm-up is not over" })
             }
@@ -356,6 +399,7 @@ impl OnlineRegressor {
         let Some(running) = &self.running else {
             return Err(Error::Unsupported { operation: "shard", reason: "the warm-up is not over" });
         };
+        self.require_settled("shard")?;
         running.encoder.require_fixed("shard")?;
         let mut shard = Self::new(self.input_dim, self.settings.clone())?;
         let mut running = running.clone();
@@ -375,6 +419,7 @@ impl OnlineRegressor {
     /// As [`OnlineRegressor::forget`], for a row with known noise variance.
     pub fn forget_noisy(&mut self, x: &[f64], y: f64, variance: f64) -> Result<()> {
         finite("y", y, 0)?;
+        self.require_settled("forget")?;
         let Some(running) = &mut self.running else {
             return Err(Error::Unsupported { operation: "forget", reason: "the warm-up is not over" });
         };
@@ -386,6 +431,8 @@ impl OnlineRegressor {
     /// Learns everything another model has learned. Exact; refused unless both models map rows to the same
     /// coordinates.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
+        self.require_settled("merge")?;
+        other.require_settled("merge")?;
         let (Some(running), Some(theirs)) = (&mut self.running, &other.running) else {
             return Err(Error::Unsupported { operation: "merge", reason: "a warm-up is not over" });
         };
@@ -433,17 +480,23 @@ impl Running {
             scaled.push(&row, scale.apply(rows.y[i]), rows.noise[i]);
         }
 
-        let lattice = stream::lattice(settings, input_dim)?;
         let kernels = vec![settings.start_kernel(input_dim)?];
         let known = settings.noise == NoiseModel::Known;
         let noise = if known { scale.scale.powi(-2) } else { settings.initial_noise };
         let hyper = Hyperparameters { kernels, noise };
         let space = settings.hyper_space(&hyper)?;
 
-        let (warm, choice) = stream::features(&scaled, settings, lattice.clone(), hyper, space.clone())?;
+        let lattice = stream::lattice(settings, input_dim)?;
+        let (warm, choice) = stream::features(&scaled, settings, lattice, hyper, space)?;
+        let (lattice, space) = (warm.lattice().clone(), warm.space().clone());
         let (map, moments, hyper) = warm.into_parts();
         let mut encoder = Encoder::new(scaling, map, moments);
-        encoder.learn_at(settings.feature_rate)?;
+        if settings.is_additive() {
+            // Its features are learned from rows in memory, all at once, and stand in between.
+            encoder.freeze()?;
+        } else {
+            encoder.learn_at(settings.feature_rate)?;
+        }
         let mut model = stream::process(settings, &lattice, &hyper)?;
         let mut h = Vec::with_capacity(rows.len() * lattice.dim());
         for x in rows.x.chunks_exact(input_dim) {

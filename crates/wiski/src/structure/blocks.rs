@@ -440,9 +440,21 @@ mod tests {
         let mut aw = vec![0.0; lattice.len()];
         a.apply(&w, &mut aw, &mut []);
         assert!((a.quadratic(&lattice, &weights) - dot(&w, &aw)).abs() < 1e-12);
-        // vᵀAw summed over blocks with v = w is wᵀAw.
-        let sum: f64 = (0..3).map(|j| a.bilinear(&lattice, j, &weights[j], &weights)).sum();
-        assert!((sum - dot(&w, &aw)).abs() < 1e-12);
+        // What a block has of A w at its own points, once from itself and once from the others.
+        let mut others = vec![f64::NAN; 3];
+        a.from_other_blocks(&lattice, &weights, &mut others);
+        let mut place = 0;
+        for (j, (grid, &offset)) in lattice.grids().iter().zip(lattice.offsets()).enumerate() {
+            let own = a.bilinear(&lattice, j, &weights[j], &weights[j]);
+            let (mut sum, mut want) = (own, 0.0);
+            weights[j].for_each(grid, |i, w| {
+                sum += w * others[place];
+                want += w * aw[offset + i];
+                place += 1;
+            });
+            assert!((sum - want).abs() < 1e-12, "{j}: {sum} {want}");
+        }
+        assert_eq!(place, others.len());
     }
 
     #[test]
