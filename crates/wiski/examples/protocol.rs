@@ -109,7 +109,13 @@ fn settings(set: &Set, variant: &str, warm_up: usize, seed: u64) -> Settings {
     match variant {
         "every-random" => base,
         "geometric-random" => Settings { schedule: geometric, ..base },
-        "auto" => Settings { features: Features::Auto, ..ours },
+        "auto" => {
+            let get = |k: &str, d: usize| std::env::var(k).map_or(d, |v| v.parse().unwrap());
+            let f = match get("DIRS", 0) { 0 => Features::Auto, k => Features::Additive { directions: Some(k) } };
+            Settings { features: f, memory: get("MEM", 2048), rank_budget: get("BUDGET", 640),
+              training: WarmUpTraining { epochs: get("EPOCHS", 24), rate: 0.05, feature_rate: 0.02, end_rate: 1e-4 },
+              grid: vec![get("G", 16)], ..ours }
+        }
         "every-best" => Settings { schedule: base.schedule, softplus: true, ..ours },
         _ => ours,
     }

@@ -30,9 +30,13 @@ use crate::stats::Stats;
 /// Below this many rows nothing can be held out: the columns are taken as they are.
 const FEWEST_ROWS: usize = 60;
 /// From this many rows on one part held out says enough; below, three parts take turns.
-const ONE_FOLD_ROWS: usize = 1000;
-/// An interaction must gain this many units of log evidence a row, or its rank is better spent elsewhere.
-const SMALLEST_GAIN: f64 = 2e-3;
+const ONE_FOLD_ROWS: usize = 600;
+/// An interaction must gain this much log evidence: it has two length-scales and a scale more.
+const SMALLEST_GAIN: f64 = 4.0;
+/// Grid points on each axis of a two-dimensional block, as far as the rank budget goes.
+const PAIR_POINTS: [usize; 3] = [12, 16, 20];
+/// Directions are trained on at most this many rows.
+const TRAINED_ROWS: usize = 4096;
 /// Pairs are sought among this many columns, those of the largest effects.
 const PAIRED_COLUMNS: usize = 10;
 /// After the first round only this many of the best pairs are scored again.
@@ -51,8 +55,6 @@ pub struct AdditiveSearch<'a> {
     pub directions: usize,
     /// Grid points of a one-dimensional block.
     pub points: usize,
-    /// Grid points on each axis of a two-dimensional block.
-    pub pair_points: usize,
     /// Interactions are added while the rank stays within this.
     pub rank_budget: usize,
     /// The noise variance to start from.
@@ -67,10 +69,39 @@ pub struct AdditiveSearch<'a> {
     pub seed: u64,
 }
 
-/// One block: the coordinates it reads, each a numeric direction (given) or a column.
+/// A model on each fold, and the log densities of all held-out rows.
+#[derive(Clone, Default)]
+struct Candidate {
+    fits: Vec<WarmUp>,
+    densities: Vec<f64>,
+}
+
+impl Candidate {
+    fn push(&mut self, mut warm: WarmUp, held_out: &Rows) -> Result<()> {
+        self.densities.extend(warm.densities(held_out)?);
+        self.fits.push(warm);
+        Ok(())
+    }
+
+    fn score(&self) -> f64 {
+        self.densities.iter().sum::<f64>() / self.densities.len().max(1) as f64
+    }
+
+    /// Whether this one is better than a simpler one by more than twice the standard error of the difference.
+    fn beats(&self, simpler: &Self) -> bool {
+        let n = self.densities.len() as f64;
+        let mean = self.score() - simpler.score();
+        let differences = self.densities.iter().zip(&simpler.densities).map(|(a, b)| a - b - mean);
+        let variance = differences.map(|d| d * d).sum::<f64>() / (n - 1.0).max(1.0);
+        mean > 2.0 * (variance / n).sqrt()
+    }
+}
+
+/// One block: the coordinates it reads, and the grid points on each axis.
 #[derive(Debug, Clone, PartialEq)]
 struct Block {
     axes: Vec<Reading>,
+    points: usize,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -90,60 +121,63 @@ impl AdditiveSearch<'_> {
             return Ok((self.fitted(&self.base(self.rows)?, self.rows, None)?, choice));
         }
         let (folds, share) = if n < ONE_FOLD_ROWS { (3, 3) } else { (1, 4) };
-        let mut starts = Vec::new();
-        let mut scores = [0.0; 2];
-        for fold in 0..folds {
-            let (train, held_out) = (self.rows.filter(|i| i % share != fold), self.rows.filter(|i| i % share == fold));
-            let mut plain = self.fitted(&self.base(&train)?, &train, None)?;
-            scores[0] += plain.score(&held_out)? / folds as f64;
-            let pairs = self.interactions(&mut plain, &train)?;
-            let mut paired = if pairs.is_empty() { plain.clone() } else { self.extended(&plain, &pairs, &train)? };
-            scores[1] += paired.score(&held_out)? / folds as f64;
-            starts.push((plain, paired, held_out));
+        let held_out: Vec<Rows> = (0..folds).map(|fold| self.rows.filter(|i| i % share == fold)).collect();
+        let mut plain = Candidate::default();
+        let mut paired = Candidate::default();
+        for (fold, held_out) in held_out.iter().enumerate() {
+            let train = self.rows.filter(|i| i % share != fold);
+            let mut warm = self.fitted(&self.base(&train)?, &train, None)?;
+            let pairs = self.interactions(&mut warm, &train)?;
+            let with_pairs = self.extended(&warm, &pairs, &train)?;
+            plain.push(warm, held_out)?;
+            paired.push(with_pairs, held_out)?;
         }
-        let paired = scores[1] > scores[0];
-        let mut best = scores[usize::from(paired)];
-        choice.scores.extend([(Start::Axes, 0, scores[0]), (Start::Interactions, 0, scores[1])]);
-        choice.start = if paired { Start::Interactions } else { Start::Axes };
-
+        choice.scores.extend([(Start::Axes, 0, plain.score()), (Start::Interactions, 0, paired.score())]);
+        let mut best = plain;
+        if paired.beats(&best) {
+            (best, choice.start) = (paired, Start::Interactions);
+        }
         let checkpoints: Vec<usize> =
             [1, 2, 4, 8].iter().map(|s| self.training.epochs * s / 8).filter(|&e| e > 0).collect();
-        let mut means = vec![0.0; checkpoints.len()];
-        let mut trained: Vec<WarmUp> = Vec::new();
-        for (plain, with_pairs, held_out) in starts {
-            let mut warm = if paired { with_pairs } else { plain };
-            trained.push(warm.clone());
-            warm.train(&self.training, |warm, epoch| {
+        let mut trained = vec![Candidate::default(); checkpoints.len()];
+        for (warm, held_out) in best.fits.iter().zip(&held_out) {
+            // Long training pays less than the rows it takes: some of them do.
+            let mut learner = warm.clone().thinned(TRAINED_ROWS)?;
+            learner.train(&self.training, |learner, epoch| {
                 if let Some(at) = checkpoints.iter().position(|&c| c == epoch) {
-                    means[at] += warm.score(&held_out)? / folds as f64;
-                    trained.push(warm.clone());
+                    let whole = learner.clone().with_rows(warm.rows().clone())?;
+                    trained[at].push(whole, held_out)?;
                 }
                 Ok(true)
             })?;
         }
-        let mut at = 0;
-        for (i, (&epochs, &score)) in checkpoints.iter().zip(&means).enumerate() {
-            choice.scores.push((choice.start, epochs, score));
-            if score > best {
-                (best, at, choice.epochs) = (score, i + 1, epochs);
-            }
+        choice.scores.extend(checkpoints.iter().zip(&trained).map(|(&e, c)| (choice.start, e, c.score())));
+        let longest = (0..trained.len()).max_by(|&i, &j| trained[i].score().total_cmp(&trained[j].score()));
+        if let Some(at) = longest
+            && trained[at].beats(&best)
+        {
+            (best, choice.epochs) = (trained.swap_remove(at), checkpoints[at]);
         }
-        let mut warm = if folds == 1 {
-            // Trained on most of the rows already: only the hyperparameters see the rest.
-            trained.swap_remove(at).with_rows(self.rows.clone())?
-        } else {
-            let mut warm = self.fitted(&self.base(self.rows)?, self.rows, None)?;
-            if paired {
-                let pairs = self.interactions(&mut warm, self.rows)?;
-                warm = self.extended(&warm, &pairs, self.rows)?;
-            }
-            if choice.epochs > 0 {
-                warm.train(&self.training, |_, epoch| Ok(epoch < choice.epochs))?;
-            }
-            warm
+        let mut warm = match best.fits.pop() {
+            // Chosen and trained on most of the rows already: only the hyperparameters see the rest.
+            Some(warm) if folds == 1 => warm.with_rows(self.rows.clone())?,
+            _ => self.repeated(&choice)?,
         };
         warm.fit_hyperparameters(&quick())?;
         self.pruned(warm).map(|warm| (warm, choice))
+    }
+
+    /// What was chosen on parts of the rows, on all of them.
+    fn repeated(&self, choice: &Choice) -> Result<WarmUp> {
+        let mut warm = self.fitted(&self.base(self.rows)?, self.rows, None)?;
+        if choice.start == Start::Interactions {
+            let pairs = self.interactions(&mut warm, self.rows)?;
+            warm = self.extended(&warm, &pairs, self.rows)?;
+        }
+        if choice.epochs > 0 {
+            warm.train(&self.training, |_, epoch| Ok(epoch < choice.epochs))?;
+        }
+        Ok(warm)
     }
 
     fn numeric(&self) -> Vec<usize> {
@@ -176,10 +210,10 @@ impl AdditiveSearch<'_> {
             }
             let usable = |j: usize| j >= d || moments.variance(j) > 0.0;
             let rows = (0..all.outputs()).filter(|&j| usable(j)).map(|j| all.row(j).to_vec());
-            blocks.extend(rows.map(|row| Block { axes: vec![Reading::Direction(row)] }));
+            blocks.extend(rows.map(|row| Block { axes: vec![Reading::Direction(row)], points: self.points }));
         }
         let special = (0..self.columns.len()).filter(|&c| self.columns[c] != Column::Numeric);
-        blocks.extend(special.map(|c| Block { axes: vec![Reading::Column(c)] }));
+        blocks.extend(special.map(|c| Block { axes: vec![Reading::Column(c)], points: self.points }));
         Ok(blocks)
     }
 
@@ -191,7 +225,6 @@ impl AdditiveSearch<'_> {
         let (mut sources, mut directions) = (Vec::new(), Vec::new());
         for block in blocks {
             let d = block.axes.len();
-            let points = if d == 1 { self.points } else { self.pair_points };
             let mut kernel: Option<Kernel> = None;
             let mut axes = Vec::with_capacity(d);
             for (k, axis) in block.axes.iter().enumerate() {
@@ -206,7 +239,7 @@ impl AdditiveSearch<'_> {
                         self.columns[*c]
                     }
                 };
-                axes.push(axis_of(column, points)?);
+                axes.push(axis_of(column, block.points)?);
                 let own = kernel_of(column, d, k)?;
                 kernel = Some(kernel.map_or(own.clone(), |k| k * own));
             }
@@ -251,13 +284,22 @@ impl AdditiveSearch<'_> {
                 Source::Direction => Reading::Direction(directions.next().unwrap_or(&[]).to_vec()),
                 Source::Column(c) => Reading::Column(*c),
             });
-            blocks.push(Block { axes: axes.collect() });
+            let axes: Vec<Reading> = axes.collect();
+            let circle = |r: &Reading| match r {
+                Reading::Column(c) => matches!(self.columns[*c], Column::Periodic { .. }),
+                Reading::Direction(_) => false,
+            };
+            let points = axes.iter().zip(grid.axes()).map(|(r, a)| a.points() - if circle(r) { 3 } else { 0 });
+            blocks.push(Block { points: points.max().unwrap_or(self.points), axes });
         }
         blocks
     }
 
     /// The same blocks and further ones, fitted together.
     fn extended(&self, warm: &WarmUp, further: &[Block], rows: &Rows) -> Result<WarmUp> {
+        if further.is_empty() {
+            return Ok(warm.clone());
+        }
         let mut blocks = self.blocks_of(warm);
         blocks.extend_from_slice(further);
         self.fitted(&blocks, rows, Some(warm.hyperparameters()))
@@ -279,9 +321,9 @@ impl AdditiveSearch<'_> {
 
     /// Two-dimensional blocks that explain what the given fit leaves, best first.
     fn interactions(&self, warm: &mut WarmUp, rows: &Rows) -> Result<Vec<Block>> {
-        let largest = self.pair_points * self.pair_points;
         let (residuals, rank) = warm.residuals()?;
-        let limit = self.rank_budget.saturating_sub(rank) / largest;
+        let left = self.rank_budget.saturating_sub(rank);
+        let limit = left / (PAIR_POINTS[0] * PAIR_POINTS[0]);
         if limit == 0 || self.columns.len() < 2 {
             return Ok(Vec::new());
         }
@@ -299,13 +341,19 @@ impl AdditiveSearch<'_> {
             }
             scored.sort_by(|a, b| b.0.gain.total_cmp(&a.0.gain));
             let (best, pair) = &scored[0];
-            if best.gain < SMALLEST_GAIN * rows.len() as f64 {
+            if best.gain < SMALLEST_GAIN {
                 break;
             }
             remaining.y.iter_mut().zip(&best.mean).for_each(|(y, m)| *y -= m);
             let axes = vec![units[pair.0].reading.clone(), units[pair.1].reading.clone()];
-            found.push(Block { axes });
+            found.push(Block { axes, points: PAIR_POINTS[0] });
             candidates = scored.iter().skip(1).take(FINALISTS).map(|s| s.1).collect();
+        }
+        // What is left of the budget makes their grids finer.
+        for points in PAIR_POINTS {
+            if found.len() * points * points <= left {
+                found.iter_mut().for_each(|block| block.points = points);
+            }
         }
         Ok(found)
     }
@@ -346,7 +394,7 @@ impl AdditiveSearch<'_> {
 
     /// The best of a few Gaussian processes on a pair, for the residuals alone.
     fn pair_fit(&self, pair: [&Unit; 2], h: Vec<f64>, rows: &Rows) -> Result<PairFit> {
-        let axes = pair.iter().map(|u| axis_of(u.kind, self.pair_points)).collect::<Result<_>>()?;
+        let axes = pair.iter().map(|u| axis_of(u.kind, PAIR_POINTS[0])).collect::<Result<_>>()?;
         let lattice = Lattice::from(Grid::new(axes)?);
         let mut stats = Stats::new(lattice.clone());
         stats.observe_batch(&h, &rows.y, Some(&rows.noise))?;
@@ -355,10 +403,10 @@ impl AdditiveSearch<'_> {
         let nothing = -0.5 * (n * (variance.ln() + 1.0 + std::f64::consts::TAU.ln()) + stats.log_noise());
         let pool = &mut Pool::default();
         let mut best: Option<(f64, Posterior)> = None;
-        for length in [0.3, 0.9] {
+        for length in [0.12, 0.35, 1.0] {
             let kernel = kernel_of(pair[0].kind, 2, 0)? * kernel_of(pair[1].kind, 2, 1)?;
             let kernel = with_lengths(kernel, pair, length)?;
-            for share in [0.05, 0.25] {
+            for share in [0.03, 0.1, 0.25] {
                 let kernel = kernel.clone().scaled(share * variance);
                 let prior = std::sync::Arc::new(Prior::new(&lattice, &[kernel], self.tolerance.max(1e-4))?);
                 let whitened = stats.whiten(&prior, pool);

@@ -216,6 +216,20 @@ impl WarmUp {
         &self.space
     }
 
+    pub(super) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// The same on at most so many of the rows, evenly spread.
+    pub(super) fn thinned(self, most: usize) -> Result<Self> {
+        let n = self.rows.len();
+        if n <= most {
+            return Ok(self);
+        }
+        let rows = self.rows.filter(|i| (i + 1) * most / n > i * most / n);
+        self.with_rows(rows)
+    }
+
     /// The same map and hyperparameters on other rows.
     pub(super) fn with_rows(mut self, rows: Rows) -> Result<Self> {
         self.moments = self.map.moments_of(&rows.x)?;
@@ -253,22 +267,25 @@ impl WarmUp {
 
     /// The mean log density that the posterior of the rows gives to other rows.
     pub fn score(&mut self, held_out: &Rows) -> Result<f64> {
-        let stats = self.stats()?;
-        let mut unused = vec![0.0; self.space.dim()];
-        let (_, posterior) =
-            self.space.evaluate(&stats, &self.hyper, self.tolerance, &mut self.pool, &mut unused)?;
+        let densities = self.densities(held_out)?;
+        Ok(densities.iter().sum::<f64>() / densities.len().max(1) as f64)
+    }
+
+    /// The log density that the posterior of the rows gives to each of other rows.
+    pub(super) fn densities(&mut self, held_out: &Rows) -> Result<Vec<f64>> {
+        let (_, posterior) = self.posterior()?;
         let predictor = posterior.predictor();
+        posterior.recycle(&mut self.pool);
         let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
         let mut h = vec![0.0; self.map.output_dim()];
-        let mut sum = 0.0;
+        let mut densities = Vec::with_capacity(held_out.len());
         for (i, x) in held_out.x.chunks_exact(self.map.input_dim()).enumerate() {
             view.forward(x, &mut h, &mut self.tape)?;
             let p = predictor.predict(&h)?;
             let p = Prediction { noise: p.noise * held_out.noise[i], ..p };
-            sum += p.log_density(held_out.y[i]);
+            densities.push(p.log_density(held_out.y[i]));
         }
-        posterior.recycle(&mut self.pool);
-        Ok(sum / held_out.len().max(1) as f64)
+        Ok(densities)
     }
 }
 

@@ -119,7 +119,7 @@ pub struct Settings {
     /// How rows become coordinates.
     pub features: Features,
     /// Grid points per axis: one number for all axes, or one each. For a sum of grids: the points of
-    /// one-dimensional grids, then, if given, those on each axis of two-dimensional ones.
+    /// its one-dimensional grids.
     pub grid: Vec<usize>,
     /// What the columns mean; empty if all are numeric. Other kinds need [`Features::Auto`] or
     /// [`Features::Additive`].
@@ -318,7 +318,7 @@ impl Settings {
             return refuse("features", format!("a grid has 1 to {MAX_DIM} axes, not {k}; {hint}"));
         }
         self.check_columns(input_dim)?;
-        if self.grid.len() != 1 && self.grid.len() != k && !(self.is_additive() && self.grid.len() == 2) {
+        if self.grid.len() != 1 && self.grid.len() != k {
             return refuse("grid", format!("{} numbers of points were given for {k} axes", self.grid.len()));
         }
         if let Some(kernel) = &self.kernel {

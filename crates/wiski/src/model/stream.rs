@@ -120,10 +120,7 @@ pub(super) fn features(
 
 /// The directions of a sum of grids unless told otherwise: the ridge direction and every column, and with few
 /// columns some more, since each is one view of them.
-const FEWEST_DIRECTIONS: usize = 12;
-
-/// Points on each axis of a two-dimensional block unless told otherwise.
-const PAIR_POINTS: usize = 12;
+const FEWEST_DIRECTIONS: usize = 20;
 
 /// The sum of grids that the rows lead to.
 fn additive(rows: &Rows, settings: &Settings, noise: f64) -> Result<(WarmUp, Choice)> {
@@ -139,7 +136,6 @@ fn additive(rows: &Rows, settings: &Settings, noise: f64) -> Result<(WarmUp, Cho
         columns: &columns,
         directions,
         points: settings.grid[0],
-        pair_points: settings.grid.get(1).copied().unwrap_or(PAIR_POINTS),
         rank_budget: settings.rank_budget,
         noise,
         space: &|hyper| settings.hyper_space(hyper),

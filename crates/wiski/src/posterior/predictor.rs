@@ -91,12 +91,12 @@ impl Predictor {
     ) -> Result<()> {
         let Reading { weights, others } = reading;
         self.lattice.locate(h, 0, weights)?;
-        out.prediction = self.predict_located(weights);
         out.mean.clear();
         out.variance.clear();
         // M'w is the same for all axes of all blocks; only the part of a block itself depends on ∂w.
         self.covariance.from_other_blocks(&self.lattice, weights, others);
         let (mut rest, mut others) = (h, others.as_slice());
+        let (mut mean, mut variance) = (0.0, 0.0);
         for (block, (grid, &at)) in self.lattice.grids().iter().zip(self.lattice.offsets()).enumerate() {
             let (own, further) = rest.split_at(grid.dim());
             rest = further;
@@ -105,15 +105,22 @@ impl Predictor {
             let Some((w, slopes)) = Weights::locate_with_slopes(grid, own) else {
                 return Err(self.lattice.outside(h, 0));
             };
+            let values = &self.mean[at..at + grid.len()];
+            let form = |v: &Weights| {
+                let mut sum = self.covariance.bilinear(&self.lattice, block, v, &w);
+                let mut product = product.iter();
+                v.for_each(grid, |_, v| sum += v * product.next().unwrap_or(&0.0));
+                sum
+            };
+            mean += w.gather(grid, values);
+            variance += form(&w);
             for k in 0..grid.dim() {
                 let dw = w.derivative(&slopes, k);
-                out.mean.push(dw.gather(grid, &self.mean[at..at + grid.len()]));
-                let mut sum = self.covariance.bilinear(&self.lattice, block, &dw, &w);
-                let mut product = product.iter();
-                dw.for_each(grid, |_, d| sum += d * product.next().unwrap_or(&0.0));
-                out.variance.push(2.0 * sum);
+                out.mean.push(dw.gather(grid, values));
+                out.variance.push(2.0 * form(&dw));
             }
         }
+        out.prediction = Prediction { mean, variance: variance.max(0.0), noise: self.noise };
         Ok(())
     }
 

@@ -11,6 +11,11 @@ use crate::grid::{Grid, Lattice};
 use crate::interp::Weights;
 use crate::simd::dot;
 
+mod cross;
+
+use cross::{AddCrosses, MultiplyCrosses, SumCrosses};
+use pulp::Arch;
+
 /// The matrix of one block.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum GridMatrix {
@@ -80,38 +85,6 @@ pub(crate) struct Cross {
     pub(crate) data: Vec<f64>,
 }
 
-/// Where the four entries between a grid point of the first block and four neighbours of the second lie.
-struct Four {
-    /// The place of the first entry.
-    at: usize,
-    /// The weight of the first block's point.
-    weight: f64,
-    /// The product of the second block's weights on all axes but the last.
-    row: f64,
-    /// The number of the first block's point among its 4^d.
-    left: usize,
-    /// The number of the first of the four among the second block's 4^d.
-    right: usize,
-}
-
-/// Calls `f` for every four entries of a cross block that the weights `v` and `w` of a point meet.
-#[inline(always)]
-fn for_each_four(grids: [&Grid; 2], [v, w]: [&Weights; 2], mut f: impl FnMut(Four)) {
-    let (columns, last) = (grids[1].len(), v.on_axis(grids[0].dim() - 1));
-    let mut left = 0;
-    v.for_each_row(grids[0], |first, row| {
-        for (c, &weight) in last.iter().enumerate() {
-            let (from, weight) = ((first + c) * columns, row * weight);
-            let mut right = 0;
-            w.for_each_row(grids[1], |place, row| {
-                f(Four { at: from + place, weight, row, left, right });
-                right += 4;
-            });
-            left += 1;
-        }
-    });
-}
-
 /// A symmetric matrix over all grid points of a lattice; between points of one grid only entries within
 /// three cells are kept, where that is the smaller form.
 #[derive(Debug, Clone, PartialEq)]
@@ -161,14 +134,7 @@ impl BlockMatrix {
         for ((a, grid), w) in self.diagonal.iter_mut().zip(grids).zip(weights) {
             a.add_outer(grid, w, c);
         }
-        for Cross { first, second, data } in &mut self.cross {
-            let last = weights[*second].on_axis(grids[*second].dim() - 1);
-            let (pair, grids) = ([&weights[*first], &weights[*second]], [&grids[*first], &grids[*second]]);
-            for_each_four(grids, pair, |four| {
-                let factor = c * four.weight * four.row;
-                data[four.at..four.at + 4].iter_mut().zip(last).for_each(|(a, &w)| *a += factor * w);
-            });
-        }
+        Arch::new().dispatch(AddCrosses { cross: &mut self.cross, grids, weights, c });
     }
 
     /// wᵀ A w.
@@ -176,17 +142,7 @@ impl BlockMatrix {
     pub(crate) fn quadratic(&self, lattice: &Lattice, weights: &[Weights]) -> f64 {
         let grids = lattice.grids();
         let own = self.diagonal.iter().zip(grids).zip(weights).map(|((a, grid), w)| a.quadratic(grid, w));
-        let mut sum = own.sum::<f64>();
-        let mut crosses = 0.0;
-        for Cross { first, second, data } in &self.cross {
-            let last = weights[*second].on_axis(grids[*second].dim() - 1);
-            let (pair, grids) = ([&weights[*first], &weights[*second]], [&grids[*first], &grids[*second]]);
-            for_each_four(grids, pair, |four| {
-                crosses += four.weight * four.row * dot4(&data[four.at..], last);
-            });
-        }
-        sum += 2.0 * crosses;
-        sum
+        own.sum::<f64>() + 2.0 * Arch::new().dispatch(SumCrosses { cross: &self.cross, grids, weights })
     }
 
     /// For every block j the part Σ_{i≠j} A_ji w_i of A w that comes from the other blocks, at the 4^{d_j} grid
@@ -195,25 +151,7 @@ impl BlockMatrix {
         let grids = lattice.grids();
         out.clear();
         out.resize(lattice.footprint(), 0.0);
-        let size = |j: usize| 1 << (2 * grids[j].dim());
-        let (mut left, mut right) = (0, 0);
-        for Cross { first, second, data } in &self.cross {
-            // Crosses are ordered by their first block, then by their second.
-            if *second == first + 1 {
-                left += if *first > 0 { size(first - 1) } else { 0 };
-                right = left + size(*first);
-            } else {
-                right += size(second - 1);
-            }
-            let last = weights[*second].on_axis(grids[*second].dim() - 1);
-            let (pair, grids) = ([&weights[*first], &weights[*second]], [&grids[*first], &grids[*second]]);
-            for_each_four(grids, pair, |four| {
-                let entries = &data[four.at..four.at + 4];
-                out[left + four.left] += four.row * dot4(entries, last);
-                let own = &mut out[right + four.right..right + four.right + 4];
-                own.iter_mut().zip(entries).for_each(|(o, &a)| *o += four.weight * a);
-            });
-        }
+        Arch::new().dispatch(MultiplyCrosses { cross: &self.cross, grids, weights, out });
     }
 
     /// vᵀ A_jj w for weights of one point on block j (its weights and their derivatives).
@@ -347,11 +285,6 @@ impl BlockMatrix {
             matmul(out, Accum::Replace, left, right.transpose(), 1.0, Par::Seq);
         }
     }
-}
-
-#[inline(always)]
-fn dot4(a: &[f64], b: &[f64; 4]) -> f64 {
-    (a[0] * b[0] + a[1] * b[1]) + (a[2] * b[2] + a[3] * b[3])
 }
 
 /// out (+)= left · right, where `right` and `out` are stored row after row with `columns` numbers each.
