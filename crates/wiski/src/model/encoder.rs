@@ -5,32 +5,59 @@ use crate::error::{Error, Result, finite, length};
 use crate::feature::{FeatureMap, Moments, Normaliser, Tape};
 use crate::learn::Adam;
 
-/// x → (x − shift)·factor, column by column.
+/// x → (x − shift)·factor, column by column, values beyond ±limit being pulled in to there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnScaling {
     /// What is subtracted from each column.
     pub shift: Vec<f64>,
     /// What each column is multiplied with.
     pub factor: Vec<f64>,
+    /// The largest size of a scaled value; infinite to leave them alone.
+    pub limit: f64,
 }
+
+/// Where outliers are pulled in to, in robust standard deviations.
+const OUTLIER: f64 = 4.0;
 
 impl ColumnScaling {
     /// Leaves rows as they are.
     pub fn identity(dim: usize) -> Self {
-        Self { shift: vec![0.0; dim], factor: vec![1.0; dim] }
+        Self { shift: vec![0.0; dim], factor: vec![1.0; dim], limit: f64::INFINITY }
     }
 
     /// Maps each interval to [−1, 1]. An empty interval keeps its unit.
     pub fn from_bounds(bounds: &[(f64, f64)]) -> Self {
         let half = |(lo, hi): &(f64, f64)| 0.5 * (hi - lo);
         let factor = bounds.iter().map(|b| if half(b) > 0.0 { half(b).recip() } else { 1.0 }).collect();
-        Self { shift: bounds.iter().map(|(lo, hi)| lo + 0.5 * (hi - lo)).collect(), factor }
+        let shift = bounds.iter().map(|(lo, hi)| lo + 0.5 * (hi - lo)).collect();
+        Self { shift, factor, limit: f64::INFINITY }
     }
 
     /// Centres each column and divides it by its standard deviation. Constant columns keep their unit.
     pub fn from_moments(moments: &Moments) -> Self {
         let factor = |v: f64| if v > 0.0 { v.sqrt().recip() } else { 1.0 };
-        Self { shift: moments.mean().to_vec(), factor: moments.variances().map(factor).collect() }
+        let factor = moments.variances().map(factor).collect();
+        Self { shift: moments.mean().to_vec(), factor, limit: f64::INFINITY }
+    }
+
+    /// Centres each column at its median, divides it by half the distance between its 16 % and 84 % quantiles
+    /// (one standard deviation of a Gaussian) and pulls in what lies beyond four of those: a single value of a
+    /// million must not press all others together. Columns that mostly repeat one value go by their deviation.
+    pub fn robust(x: &[f64], dim: usize) -> Result<Self> {
+        let moments = Moments::from_rows(x, dim)?;
+        let mut scaling = Self { limit: OUTLIER, ..Self::from_moments(&moments) };
+        let mut column: Vec<f64> = Vec::with_capacity(x.len() / dim);
+        for k in 0..dim {
+            column.clear();
+            column.extend(x.iter().skip(k).step_by(dim));
+            column.sort_by(f64::total_cmp);
+            let quantile = |share: f64| column[((column.len() - 1) as f64 * share).round() as usize];
+            let half = 0.5 * (quantile(0.84) - quantile(0.16));
+            if half > 0.0 {
+                (scaling.shift[k], scaling.factor[k]) = (quantile(0.5), half.recip());
+            }
+        }
+        Ok(scaling)
     }
 
     /// Writes the scaled row.
@@ -41,7 +68,7 @@ impl ColumnScaling {
             if !value.is_finite() {
                 finite(format!("x[{k}]"), value, 0)?;
             }
-            out.push((value - self.shift[k]) * self.factor[k]);
+            out.push(((value - self.shift[k]) * self.factor[k]).clamp(-self.limit, self.limit));
         }
         Ok(())
     }

@@ -38,6 +38,7 @@ pub(super) fn column_scaling(settings: &Settings, x: &[f64], input_dim: usize) -
         InputScaling::Bounds(bounds) => ColumnScaling::from_bounds(bounds),
         InputScaling::WarmUp => match settings.features {
             Features::Identity => ColumnScaling::from_bounds(&ranges(x, input_dim)),
+            Features::Auto | Features::Additive { .. } => ColumnScaling::robust(x, input_dim)?,
             _ => ColumnScaling::from_moments(&Moments::from_rows(x, input_dim)?),
         },
     };
