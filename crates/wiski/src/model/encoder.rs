@@ -2,7 +2,7 @@
 //! learning.
 
 use crate::error::{Error, Result, finite, length};
-use crate::feature::{FeatureMap, Moments, Normaliser, Tape};
+use crate::feature::{Column, FeatureMap, Linear, Moments, Normaliser, Scaling, Source, Tape};
 use crate::learn::Adam;
 
 /// x → (x − shift)·factor, column by column, values beyond ±limit being pulled in to there.
@@ -17,7 +17,7 @@ pub struct ColumnScaling {
 }
 
 /// Where outliers are pulled in to, in robust standard deviations.
-const OUTLIER: f64 = 4.0;
+const OUTLIER: f64 = 8.0;
 
 impl ColumnScaling {
     /// Leaves rows as they are.
@@ -41,7 +41,7 @@ impl ColumnScaling {
     }
 
     /// Centres each column at its median, divides it by half the distance between its 16 % and 84 % quantiles
-    /// (one standard deviation of a Gaussian) and pulls in what lies beyond four of those: a single value of a
+    /// (one standard deviation of a Gaussian) and pulls in what lies beyond eight of those: a single value of a
     /// million must not press all others together. Columns that mostly repeat one value go by their deviation.
     pub fn robust(x: &[f64], dim: usize) -> Result<Self> {
         let moments = Moments::from_rows(x, dim)?;
@@ -71,6 +71,30 @@ impl ColumnScaling {
             out.push(((value - self.shift[k]) * self.factor[k]).clamp(-self.limit, self.limit));
         }
         Ok(())
+    }
+}
+
+/// Where a coordinate on a grid comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reads {
+    /// One input column.
+    Column(usize),
+    /// A direction through the input columns: what each counts for, in units of its scale.
+    Direction(Vec<f64>),
+    /// Something that is not linear in the columns.
+    Hidden,
+}
+
+impl Reads {
+    /// A direction through the given columns of D; one that follows a single column is that column.
+    fn direction(weights: &[f64], columns: &[usize], dim: usize) -> Self {
+        let mut all = vec![0.0; dim];
+        columns.iter().zip(weights).for_each(|(&c, &w)| all[c] = w);
+        let mut active = (0..dim).filter(|&c| all[c] != 0.0);
+        match (active.next(), active.next()) {
+            (Some(column), None) => Self::Column(column),
+            _ => Self::Direction(all),
+        }
     }
 }
 
@@ -138,6 +162,31 @@ impl Encoder {
         &self.moments
     }
 
+    /// Where each coordinate comes from.
+    pub(crate) fn reads(&self) -> Vec<Reads> {
+        let dim = self.map.input_dim();
+        let everything: Vec<usize> = (0..dim).collect();
+        let rows = |linear: &Linear, columns: &[usize]| -> Vec<Reads> {
+            let weights = linear.parameters().chunks_exact(columns.len());
+            weights.map(|w| Reads::direction(w, columns, dim)).collect()
+        };
+        match &self.map {
+            FeatureMap::Identity(_) => (0..dim).map(Reads::Column).collect(),
+            FeatureMap::Linear(map) => rows(map, &everything),
+            FeatureMap::Mlp(map) => vec![Reads::Hidden; map.output_dim()],
+            FeatureMap::Mixed(map) => {
+                let kinds = map.columns();
+                let numeric: Vec<usize> = (0..dim).filter(|&c| kinds[c] == Column::Numeric).collect();
+                let mut directions = map.linear().map_or(Vec::new(), |l| rows(l, &numeric)).into_iter();
+                let one = |source: &Source| match source {
+                    Source::Direction => directions.next().unwrap_or(Reads::Hidden),
+                    Source::Column(c) => Reads::Column(*c),
+                };
+                map.sources().iter().map(one).collect()
+            }
+        }
+    }
+
     /// Whether the map is being learned.
     pub fn is_learning(&self) -> bool {
         self.adam.is_some()
@@ -149,9 +198,9 @@ impl Encoder {
             FeatureMap::Identity(_) => return true,
             FeatureMap::Linear(map) => Some(map.scaling()),
             FeatureMap::Mlp(map) => Some(map.scaling()),
-            FeatureMap::Mixed(map) => map.linear().map(crate::feature::Linear::scaling),
+            FeatureMap::Mixed(map) => map.linear().map(Linear::scaling),
         };
-        !self.is_learning() && !matches!(scaling, Some(crate::feature::Scaling::Batch))
+        !self.is_learning() && !matches!(scaling, Some(Scaling::Batch))
     }
 
     /// Ends learning and makes the batch statistics constants.

@@ -12,12 +12,13 @@
 
 use std::sync::Arc;
 
-use super::encoder::{Encoder, FixedEncoder};
+use super::encoder::{Encoder, FixedEncoder, Reads};
 use super::metrics::Prequential;
 use super::settings::{NoiseModel, Schedule, Settings, TargetScaling};
 use super::stream::{self, Fading, Published, Reader};
 use super::{OnlineGp, Outcome, Wiski};
 use crate::error::{Error, Result, finite, length, positive};
+use crate::grid::Grid;
 use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, Rows};
 use crate::posterior::{Prediction, PredictionGradient, Predictor};
 
@@ -67,6 +68,17 @@ impl TargetScale {
             noise: p.noise * square,
         }
     }
+}
+
+/// One block of an additive model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BlockSummary {
+    /// What it reads, one entry for each axis of its grid.
+    pub reads: Vec<Reads>,
+    /// The number of its grid points.
+    pub points: usize,
+    /// Its share of the variance over the data that the model explains, all blocks taken for themselves.
+    pub share: f64,
 }
 
 /// An online Gaussian process regression on raw rows.
@@ -168,6 +180,45 @@ impl OnlineRegressor {
     /// How targets are scaled inside the model at the moment.
     pub fn target_scale(&self) -> TargetScale {
         self.running.as_ref().map_or(TargetScale::IDENTITY, |r| r.scale)
+    }
+
+    /// The blocks of the model, in their order: what each reads and how much of the variance it explains.
+    pub fn blocks(&self) -> Vec<BlockSummary> {
+        let Some(running) = &self.running else { return Vec::new() };
+        let shares = running.model.shares();
+        let mut reads = running.encoder.reads().into_iter();
+        let grids = running.model.stats().lattice().grids();
+        let block = |(grid, share): (&Grid, f64)| BlockSummary {
+            reads: reads.by_ref().take(grid.dim()).collect(),
+            points: grid.len(),
+            share,
+        };
+        grids.iter().zip(shares).map(block).collect()
+    }
+
+    /// The effect of one block at rows given one after the other, in the units of the target and centred over
+    /// the data: the mean and variance of what this block adds to a prediction. To draw a curve, vary the
+    /// columns that the block reads; the others do not matter unless it reads a direction.
+    pub fn effect(&mut self, block: usize, x: &[f64]) -> Result<Vec<Prediction>> {
+        length("x", x.len() / self.input_dim * self.input_dim, x.len())?;
+        let Some(running) = &mut self.running else {
+            return Err(Error::Unsupported { operation: "effect", reason: "the warm-up is not over" });
+        };
+        let grids = running.model.stats().lattice().grids();
+        let first: usize = grids.iter().take(block).map(Grid::dim).sum();
+        let dim = grids.get(block).map_or(0, Grid::dim);
+        let mut h = Vec::with_capacity(x.len() / self.input_dim * dim);
+        for (row, x) in x.chunks_exact(self.input_dim).enumerate() {
+            let all = running.encoder.encode(x).map_err(|error| error.in_row(row))?;
+            h.extend_from_slice(&all[first..first + dim]);
+        }
+        let square = running.scale.scale * running.scale.scale;
+        let unscaled = |p: Prediction| Prediction {
+            mean: p.mean * running.scale.scale,
+            variance: p.variance * square,
+            noise: 0.0,
+        };
+        Ok(running.model.effect(block, &h)?.into_iter().map(unscaled).collect())
     }
 
     /// Which projection was chosen, if one was.

@@ -54,6 +54,14 @@ pub enum Features {
     },
 }
 
+/// The priors of a sum of grids, unless others are given: a scale is exponential, so that the many blocks that
+/// are of no use shrink towards nothing, and a length-scale is probably not much below the width of its grid,
+/// since a wiggly effect of few rows is noise.
+const RELEVANCE: [(&str, Hyperprior); 2] = [
+    ("outputscale", Hyperprior::Gamma { shape: 1.0, rate: 1.0 }),
+    ("lengthscale", Hyperprior::LogNormal { mu: 0.5, sigma: 0.7 }),
+];
+
 /// The smallest eigenvalue cut-off of a sum of grids.
 const ADDITIVE_TOLERANCE: f64 = 1e-6;
 
@@ -283,6 +291,11 @@ impl Settings {
         }
         if self.noise == NoiseModel::Known {
             space = space.with_known_noise();
+        }
+        if self.is_additive() {
+            for (name, prior) in RELEVANCE {
+                space = space.with_prior(name, prior)?;
+            }
         }
         self.priors.iter().try_fold(space, |space, (name, prior)| space.with_prior(name, *prior))
     }

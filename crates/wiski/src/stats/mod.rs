@@ -29,6 +29,7 @@ use crate::grid::{Growth, Lattice};
 use crate::interp::Weights;
 use crate::pool::Pool;
 use crate::prior::Prior;
+use crate::simd::dot;
 use crate::structure::{BlockMatrix, Symmetric};
 
 /// How A = WᵀD⁻¹W is kept.
@@ -316,26 +317,30 @@ impl Stats {
         Ok(())
     }
 
-    /// The mean interpolation weights W_jᵀD⁻¹1/n of every block, one after the other: m_jᵀu_j is the mean of
-    /// block j's function over the data.
-    pub(crate) fn mean_weights(&self) -> Vec<f64> {
+    /// W_jᵀD⁻¹1 of every block, one after the other, and 1ᵀD⁻¹1.
+    fn weight_sums(&self) -> (Vec<f64>, f64) {
         // Weights add up to one on each grid, so W_jᵀD⁻¹1 = A_j1 e for e = one on the first grid.
-        let mut ones = vec![0.0; self.lattice.len()];
-        ones[..self.lattice.grids()[0].len()].fill(1.0);
-        let mut mean = vec![0.0; self.lattice.len()];
-        self.apply(&ones, &mut mean);
-        let total: f64 = mean[..self.lattice.grids()[0].len()].iter().sum();
-        mean.iter_mut().for_each(|m| *m /= total.max(f64::MIN_POSITIVE));
-        mean
+        let first = self.lattice.grids()[0].len();
+        let (mut ones, mut sums) = (vec![0.0; self.lattice.len()], vec![0.0; self.lattice.len()]);
+        ones[..first].fill(1.0);
+        self.apply(&ones, &mut sums);
+        let total = sums[..first].iter().sum();
+        (sums, total)
+    }
+
+    /// The mean interpolation weights m_j of every block, one after the other: m_jᵀu_j is the mean over the data
+    /// of block j's function.
+    pub(crate) fn mean_weights(&self) -> Vec<f64> {
+        let (mut sums, total) = self.weight_sums();
+        sums.iter_mut().for_each(|m| *m /= f64::max(total, f64::MIN_POSITIVE));
+        sums
     }
 
     /// The share of each block in the sum of the variances, over the data, of the functions with grid values u:
     /// Var f_j = u_jᵀA_jj u_j/n − (m_jᵀu_j)². The shares add up to one.
     pub(crate) fn shares(&self, u: &[f64]) -> Vec<f64> {
-        let mean = self.mean_weights();
-        let total: f64 = mean[..self.lattice.grids()[0].len()].iter().sum();
-        debug_assert!(total == 0.0 || (total - 1.0).abs() < 1e-6);
-        let weight = self.total_weight();
+        let (sums, total) = self.weight_sums();
+        let total = total.max(f64::MIN_POSITIVE);
         let (mut own, mut image) = (vec![0.0; u.len()], vec![0.0; u.len()]);
         let mut variances = Vec::with_capacity(self.lattice.grids().len());
         for (grid, &at) in self.lattice.grids().iter().zip(self.lattice.offsets()) {
@@ -343,21 +348,12 @@ impl Stats {
             own.fill(0.0);
             own[block.clone()].copy_from_slice(&u[block.clone()]);
             self.apply(&own, &mut image);
-            let square = crate::simd::dot(&u[block.clone()], &image[block.clone()]) / weight;
-            let centre = crate::simd::dot(&u[block.clone()], &mean[block]);
+            let square = dot(&u[block.clone()], &image[block.clone()]) / total;
+            let centre = dot(&u[block.clone()], &sums[block]) / total;
             variances.push((square - centre * centre).max(0.0));
         }
-        let total: f64 = variances.iter().sum();
-        variances.iter().map(|v| if total > 0.0 { v / total } else { 0.0 }).collect()
-    }
-
-    /// 1ᵀD⁻¹1.
-    fn total_weight(&self) -> f64 {
-        let first = self.lattice.grids()[0].len();
-        let (mut ones, mut image) = (vec![0.0; self.lattice.len()], vec![0.0; self.lattice.len()]);
-        ones[..first].fill(1.0);
-        self.apply(&ones, &mut image);
-        image[..first].iter().sum::<f64>().max(f64::MIN_POSITIVE)
+        let sum: f64 = variances.iter().sum();
+        variances.iter().map(|v| if sum > 0.0 { v / sum } else { 0.0 }).collect()
     }
 
     /// y = A x.
