@@ -109,13 +109,6 @@ fn settings(set: &Set, variant: &str, warm_up: usize, seed: u64) -> Settings {
     match variant {
         "every-random" => base,
         "geometric-random" => Settings { schedule: geometric, ..base },
-        "auto" => {
-            let get = |k: &str, d: usize| std::env::var(k).map_or(d, |v| v.parse().unwrap());
-            let f = match get("DIRS", 0) { 0 => Features::Auto, k => Features::Additive { directions: Some(k) } };
-            Settings { features: f, memory: get("MEM", 2048), rank_budget: get("BUDGET", 640),
-              training: WarmUpTraining { epochs: get("EPOCHS", 24), rate: 0.05, feature_rate: 0.02, end_rate: 1e-4 },
-              grid: vec![get("G", 16)], inputs: if get("RAW",0)>0 { InputScaling::None } else { InputScaling::WarmUp }, priors: { let mut v = vec![]; if get("PS",0)>0 { v.push(("outputscale".to_string(), wiski::learn::Hyperprior::Gamma { shape: get("PSHAPE",100) as f64/100.0, rate: get("PS",0) as f64 })); } if get("PL",0)>0 { v.push(("lengthscale".to_string(), wiski::learn::Hyperprior::LogNormal { mu: get("PM",0) as f64/10.0, sigma: get("PL",0) as f64/10.0 })); } v }, ..ours }
-        }
         "every-best" => Settings { schedule: base.schedule, softplus: true, ..ours },
         _ => ours,
     }
@@ -137,10 +130,6 @@ fn run(rows: &[Vec<f64>], set: &Set, variant: &str, split: u64, seed: u64) -> Ru
         model.step(&rows[i][..d], rows[i][d]).expect("a usable row");
     }
     let total = clock.elapsed().as_secs_f64();
-    if std::env::var("WISKI_CHOICE").is_ok() {
-        println!("{:?}", model.choice());
-        println!("{:?}", model.model().map(|m| m.kernels().len()));
-    }
     let mut figures = Prequential::default();
     for &i in test {
         figures.record(&model.predict(&rows[i][..d]).expect("a usable row"), rows[i][d]);

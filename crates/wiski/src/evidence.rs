@@ -178,7 +178,9 @@ impl<'a> Slope<'a> {
         let c = MatMut::from_row_major_slice_mut(&mut columns, m, stride).subcols_mut(0, p);
         let (whole, upper) = (BlockStructure::Rectangular, BlockStructure::TriangularUpper);
         triangular::matmul(c, whole, Accum::Replace, ab, whole, f, upper, inverse_noise, Par::Seq);
-        for ((row, ab), &b) in columns.chunks_exact_mut(stride).zip(product.chunks_exact(padded(p))).zip(stats.b()) {
+        for ((row, ab), &b) in
+            columns.chunks_exact_mut(stride).zip(product.chunks_exact(padded(p))).zip(stats.b())
+        {
             row[p] = (b - dot(&ab[..p], posterior.coordinates())) * inverse_noise;
         }
         columns

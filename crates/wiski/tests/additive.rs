@@ -256,9 +256,7 @@ fn levels_and_hours_are_learned_as_what_they_are() {
     let settings = Settings { features: Features::Auto, columns, warm_up: Some(300), ..Settings::default() };
     let mut model = OnlineRegressor::new(3, settings).unwrap();
     let levels = [3.0, -1.0, 0.5, 2.0, -2.0];
-    let truth = |x: &[f64]| {
-        0.5 * x[0] + levels[x[1] as usize] + (x[2] / 12.0 * std::f64::consts::PI).sin()
-    };
+    let truth = |x: &[f64]| 0.5 * x[0] + levels[x[1] as usize] + (x[2] / 12.0 * std::f64::consts::PI).sin();
     let (mut random, mut figures) = (rng(3), Prequential::default());
     for i in 0..3000 {
         let hour = random.random_range(-48.0..48.0);
@@ -357,7 +355,8 @@ fn young_models_refuse_what_needs_features_that_stand() {
 #[test]
 fn relearning_starts_from_all_rows_exactly() {
     // The statistics after relearning hold every row, whatever was learned before.
-    let mut model = OnlineRegressor::new(6, Settings { schedule: wiski::Schedule::Off, ..auto(1200) }).unwrap();
+    let mut model =
+        OnlineRegressor::new(6, Settings { schedule: wiski::Schedule::Off, ..auto(1200) }).unwrap();
     for (x, y) in &friendly(1200, 4) {
         model.observe(x, *y).unwrap();
     }
@@ -389,10 +388,15 @@ fn the_policy_follows_the_number_of_columns() {
     let hour = Column::Periodic { period: 24.0 };
     assert!(OnlineRegressor::new(1, settings(vec![hour], Features::Identity)).is_err());
     assert!(OnlineRegressor::new(2, settings(vec![hour], Features::Auto)).is_err());
-    assert!(OnlineRegressor::new(1, settings(vec![Column::Periodic { period: 0.0 }], Features::Auto)).is_err());
+    assert!(
+        OnlineRegressor::new(1, settings(vec![Column::Periodic { period: 0.0 }], Features::Auto)).is_err()
+    );
     let level = Column::Categorical { levels: 1, ordered: false };
     assert!(OnlineRegressor::new(1, settings(vec![level], Features::Auto)).is_err());
     assert!(OnlineRegressor::new(1, settings(vec![hour], Features::Auto)).is_ok());
     let kernel = Some(Kernel::rbf(&[1.0]).unwrap());
-    assert!(OnlineRegressor::new(5, Settings { kernel, features: Features::Auto, ..Settings::default() }).is_err());
+    assert!(
+        OnlineRegressor::new(5, Settings { kernel, features: Features::Auto, ..Settings::default() })
+            .is_err()
+    );
 }

@@ -35,6 +35,8 @@ const ONE_FOLD_ROWS: usize = 600;
 const SMALLEST_GAIN: f64 = 4.0;
 /// Grid points on each axis of a two-dimensional block, as far as the rank budget goes.
 const PAIR_POINTS: [usize; 3] = [12, 16, 20];
+/// Training goes on while twice as many epochs gain more than this much log density a row.
+const WORTH_MORE_TRAINING: f64 = 2e-3;
 /// Directions are trained on at most this many rows.
 const TRAINED_ROWS: usize = 4096;
 /// Pairs are sought among this many columns, those of the largest effects.
@@ -143,14 +145,16 @@ impl AdditiveSearch<'_> {
         for (warm, held_out) in best.fits.iter().zip(&held_out) {
             // Long training pays less than the rows it takes: some of them do.
             let mut learner = warm.clone().thinned(TRAINED_ROWS)?;
+            let mut last = f64::NEG_INFINITY;
             learner.train(&self.training, |learner, epoch| {
-                if let Some(at) = checkpoints.iter().position(|&c| c == epoch) {
-                    let whole = learner.clone().with_rows(warm.rows().clone())?;
-                    trained[at].push(whole, held_out)?;
-                }
-                Ok(true)
+                let Some(at) = checkpoints.iter().position(|&c| c == epoch) else { return Ok(true) };
+                let whole = learner.clone().with_rows(warm.rows().clone())?;
+                trained[at].push(whole, held_out)?;
+                let before = std::mem::replace(&mut last, trained[at].score());
+                Ok(folds > 1 || last > before + WORTH_MORE_TRAINING)
             })?;
         }
+        trained.retain(|candidate| !candidate.fits.is_empty());
         choice.scores.extend(checkpoints.iter().zip(&trained).map(|(&e, c)| (choice.start, e, c.score())));
         let longest = (0..trained.len()).max_by(|&i, &j| trained[i].score().total_cmp(&trained[j].score()));
         if let Some(at) = longest
@@ -289,7 +293,8 @@ impl AdditiveSearch<'_> {
                 Reading::Column(c) => matches!(self.columns[*c], Column::Periodic { .. }),
                 Reading::Direction(_) => false,
             };
-            let points = axes.iter().zip(grid.axes()).map(|(r, a)| a.points() - if circle(r) { 3 } else { 0 });
+            let points =
+                axes.iter().zip(grid.axes()).map(|(r, a)| a.points() - if circle(r) { 3 } else { 0 });
             blocks.push(Block { points: points.max().unwrap_or(self.points), axes });
         }
         blocks
@@ -331,12 +336,16 @@ impl AdditiveSearch<'_> {
         let units = self.units(warm, rows)?;
         let mut candidates: Vec<(usize, usize)> =
             (0..units.len()).flat_map(|i| (i + 1..units.len()).map(move |j| (i, j))).collect();
-        let mut found = Vec::new();
+        let (mut found, mut lengths) = (Vec::new(), Vec::new());
         while found.len() < limit && !candidates.is_empty() {
             let mut scored = Vec::with_capacity(candidates.len());
             for &(i, j) in &candidates {
-                let h: Vec<f64> =
-                    units[i].coordinates.iter().zip(&units[j].coordinates).flat_map(|(&a, &b)| [a, b]).collect();
+                let h: Vec<f64> = units[i]
+                    .coordinates
+                    .iter()
+                    .zip(&units[j].coordinates)
+                    .flat_map(|(&a, &b)| [a, b])
+                    .collect();
                 scored.push((self.pair_fit([&units[i], &units[j]], h, &remaining)?, (i, j)));
             }
             scored.sort_by(|a, b| b.0.gain.total_cmp(&a.0.gain));
@@ -347,12 +356,19 @@ impl AdditiveSearch<'_> {
             remaining.y.iter_mut().zip(&best.mean).for_each(|(y, m)| *y -= m);
             let axes = vec![units[pair.0].reading.clone(), units[pair.1].reading.clone()];
             found.push(Block { axes, points: PAIR_POINTS[0] });
+            lengths.push(best.length);
             candidates = scored.iter().skip(1).take(FINALISTS).map(|s| s.1).collect();
         }
-        // What is left of the budget makes their grids finer.
-        for points in PAIR_POINTS {
-            if found.len() * points * points <= left {
-                found.iter_mut().for_each(|block| block.points = points);
+        // What is left of the budget makes the grids of rough ones finer.
+        let mut used = found.len() * PAIR_POINTS[0] * PAIR_POINTS[0];
+        for step in PAIR_POINTS.windows(2) {
+            for (block, &length) in found.iter_mut().zip(&lengths) {
+                let more = step[1] * step[1] - step[0] * step[0];
+                let spacing = 2.0 / (step[0] - 3) as f64;
+                if block.points == step[0] && length < 2.0 * spacing && used + more <= left {
+                    block.points = step[1];
+                    used += more;
+                }
             }
         }
         Ok(found)
@@ -402,7 +418,7 @@ impl AdditiveSearch<'_> {
         let variance = stats.c() / n;
         let nothing = -0.5 * (n * (variance.ln() + 1.0 + std::f64::consts::TAU.ln()) + stats.log_noise());
         let pool = &mut Pool::default();
-        let mut best: Option<(f64, Posterior)> = None;
+        let mut best: Option<(f64, f64, Posterior)> = None;
         for length in [0.12, 0.35, 1.0] {
             let kernel = kernel_of(pair[0].kind, 2, 0)? * kernel_of(pair[1].kind, 2, 1)?;
             let kernel = with_lengths(kernel, pair, length)?;
@@ -414,14 +430,14 @@ impl AdditiveSearch<'_> {
                 let value = evidence::value(&stats, &whitened, &posterior);
                 whitened.recycle(pool);
                 if best.as_ref().is_none_or(|b| value > b.0) {
-                    best = Some((value, posterior));
+                    best = Some((value, length, posterior));
                 }
             }
         }
-        let Some((value, posterior)) = best else { return Ok(PairFit { gain: 0.0, mean: Vec::new() }) };
+        let Some((value, length, posterior)) = best else { return Ok(PairFit::default()) };
         let predictor = posterior.predictor();
         let mean = h.chunks_exact(2).map(|h| predictor.predict_mean(h)).collect::<Result<_>>()?;
-        Ok(PairFit { gain: value - nothing, mean })
+        Ok(PairFit { gain: value - nothing, length, mean })
     }
 }
 
@@ -432,9 +448,12 @@ struct Unit {
     coordinates: Vec<f64>,
 }
 
+#[derive(Default)]
 struct PairFit {
     /// log p(r | pair) − log p(r | noise).
     gain: f64,
+    /// The length-scale.
+    length: f64,
     /// The posterior mean at the rows.
     mean: Vec<f64>,
 }

@@ -158,7 +158,8 @@ impl WarmUp {
         let predictor = posterior.predictor();
         let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
         let scale = -(self.rows.len() as f64).recip();
-        let (mut gradient, mut reading, mut dh) = (PredictionGradient::default(), Reading::default(), Vec::new());
+        let (mut gradient, mut reading, mut dh) =
+            (PredictionGradient::default(), Reading::default(), Vec::new());
         for (i, (x, h)) in self.rows.x.chunks_exact(d).zip(self.h.chunks_exact_mut(k)).enumerate() {
             view.forward(x, h, &mut self.tape)?;
             predictor.predict_gradient_into(h, &mut reading, &mut gradient)?;

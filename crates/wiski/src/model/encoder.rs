@@ -12,8 +12,8 @@ pub struct ColumnScaling {
     pub shift: Vec<f64>,
     /// What each column is multiplied with.
     pub factor: Vec<f64>,
-    /// The largest size of a scaled value; infinite to leave them alone.
-    pub limit: f64,
+    /// The largest size of a scaled value of each column; infinite to leave them alone.
+    pub limit: Vec<f64>,
 }
 
 /// Where outliers are pulled in to, in robust standard deviations.
@@ -22,7 +22,7 @@ const OUTLIER: f64 = 8.0;
 impl ColumnScaling {
     /// Leaves rows as they are.
     pub fn identity(dim: usize) -> Self {
-        Self { shift: vec![0.0; dim], factor: vec![1.0; dim], limit: f64::INFINITY }
+        Self { shift: vec![0.0; dim], factor: vec![1.0; dim], limit: vec![f64::INFINITY; dim] }
     }
 
     /// Maps each interval to [−1, 1]. An empty interval keeps its unit.
@@ -30,14 +30,14 @@ impl ColumnScaling {
         let half = |(lo, hi): &(f64, f64)| 0.5 * (hi - lo);
         let factor = bounds.iter().map(|b| if half(b) > 0.0 { half(b).recip() } else { 1.0 }).collect();
         let shift = bounds.iter().map(|(lo, hi)| lo + 0.5 * (hi - lo)).collect();
-        Self { shift, factor, limit: f64::INFINITY }
+        Self { shift, factor, limit: vec![f64::INFINITY; bounds.len()] }
     }
 
     /// Centres each column and divides it by its standard deviation. Constant columns keep their unit.
     pub fn from_moments(moments: &Moments) -> Self {
         let factor = |v: f64| if v > 0.0 { v.sqrt().recip() } else { 1.0 };
         let factor = moments.variances().map(factor).collect();
-        Self { shift: moments.mean().to_vec(), factor, limit: f64::INFINITY }
+        Self { shift: moments.mean().to_vec(), factor, limit: vec![f64::INFINITY; moments.dim()] }
     }
 
     /// Centres each column at its median, divides it by half the distance between its 16 % and 84 % quantiles
@@ -45,7 +45,7 @@ impl ColumnScaling {
     /// million must not press all others together. Columns that mostly repeat one value go by their deviation.
     pub fn robust(x: &[f64], dim: usize) -> Result<Self> {
         let moments = Moments::from_rows(x, dim)?;
-        let mut scaling = Self { limit: OUTLIER, ..Self::from_moments(&moments) };
+        let mut scaling = Self { limit: vec![OUTLIER; dim], ..Self::from_moments(&moments) };
         let mut column: Vec<f64> = Vec::with_capacity(x.len() / dim);
         for k in 0..dim {
             column.clear();
@@ -68,7 +68,7 @@ impl ColumnScaling {
             if !value.is_finite() {
                 finite(format!("x[{k}]"), value, 0)?;
             }
-            out.push(((value - self.shift[k]) * self.factor[k]).clamp(-self.limit, self.limit));
+            out.push(((value - self.shift[k]) * self.factor[k]).clamp(-self.limit[k], self.limit[k]));
         }
         Ok(())
     }

@@ -121,8 +121,7 @@ impl Processes {
                 let t = likelihood.target(class == 1);
                 scaled.push(&row, t.target, t.noise);
             }
-            let (warm, choice) =
-                stream::features(&scaled, settings, lattice, start.clone(), space)?;
+            let (warm, choice) = stream::features(&scaled, settings, lattice, start.clone(), space)?;
             (lattice, space) = (warm.lattice().clone(), warm.space().clone().with_known_noise());
             let (map, moments, hyper) = warm.into_parts();
             start = hyper;

@@ -14,6 +14,7 @@ use crate::feature::{Activation, Column, FeatureMap, Identity, Mlp, Moments};
 use crate::grid::{Grid, Lattice};
 use crate::learn::{
     AdditiveSearch, Choice, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch, Rows, Start, WarmUp,
+    WarmUpTraining,
 };
 
 /// Old observations are decayed when their weight would fall by this factor: what is neglected meanwhile is
@@ -44,7 +45,7 @@ pub(super) fn column_scaling(settings: &Settings, x: &[f64], input_dim: usize) -
     };
     // Hours and levels are what they are.
     for (i, _) in settings.columns.iter().enumerate().filter(|(_, c)| **c != Column::Numeric) {
-        (scaling.shift[i], scaling.factor[i]) = (0.0, 1.0);
+        (scaling.shift[i], scaling.factor[i], scaling.limit[i]) = (0.0, 1.0, f64::INFINITY);
     }
     Ok(scaling)
 }
@@ -121,7 +122,7 @@ pub(super) fn features(
 
 /// The directions of a sum of grids unless told otherwise: the ridge direction and every column, and with few
 /// columns some more, since each is one view of them.
-const FEWEST_DIRECTIONS: usize = 20;
+const FEWEST_DIRECTIONS: usize = 24;
 
 /// The sum of grids that the rows lead to.
 fn additive(rows: &Rows, settings: &Settings, noise: f64) -> Result<(WarmUp, Choice)> {
@@ -132,6 +133,11 @@ fn additive(rows: &Rows, settings: &Settings, noise: f64) -> Result<(WarmUp, Cho
         _ if numeric < 2 => numeric,
         _ => (numeric + 1).max(FEWEST_DIRECTIONS),
     };
+    let training = WarmUpTraining {
+        epochs: settings.training.epochs.div_ceil(2),
+        feature_rate: 2.0 * settings.training.feature_rate,
+        ..settings.training
+    };
     let search = AdditiveSearch {
         rows,
         columns: &columns,
@@ -141,7 +147,7 @@ fn additive(rows: &Rows, settings: &Settings, noise: f64) -> Result<(WarmUp, Cho
         noise,
         space: &|hyper| settings.hyper_space(hyper),
         tolerance: settings.tolerance(),
-        training: settings.training,
+        training,
         seed: settings.seed,
     };
     search.run()

@@ -92,7 +92,8 @@ impl Prior {
             for c in own() {
                 let (at, width) = (c.first - first, c.root.rank());
                 if let [axis] = c.root.axes.as_slice() {
-                    for (row, from) in rows.chunks_exact_mut(stride).zip(axis.rows.chunks_exact(axis.stride)) {
+                    for (row, from) in rows.chunks_exact_mut(stride).zip(axis.rows.chunks_exact(axis.stride))
+                    {
                         row[at..at + width].copy_from_slice(&from[..width]);
                     }
                     continue;

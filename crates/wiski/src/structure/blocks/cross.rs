@@ -25,11 +25,7 @@ struct Four {
 /// Calls `f` for every four entries of a cross block that a point with the given weights meets, for blocks with
 /// A and B runs of four neighbours (4^{d−1}).
 #[inline(always)]
-fn runs<const A: usize, const B: usize>(
-    grids: [&Grid; 2],
-    weights: [&Weights; 2],
-    mut f: impl FnMut(Four),
-) {
+fn runs<const A: usize, const B: usize>(grids: [&Grid; 2], weights: [&Weights; 2], mut f: impl FnMut(Four)) {
     let columns = grids[1].len();
     let (rows, partners) = (weights[0].rows::<A>(), weights[1].rows::<B>());
     let last = weights[0].on_axis(grids[0].dim() - 1);
