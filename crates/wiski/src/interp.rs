@@ -53,24 +53,37 @@ impl Weights {
     #[inline]
     pub(crate) fn locate(grid: &Grid, h: &[f64]) -> Option<Self> {
         let mut weights = Self::EMPTY;
+        weights.place(grid, h).then_some(weights)
+    }
+
+    /// Becomes the weights of the point `h` on `grid`; returns whether the grid covers it.
+    #[inline]
+    fn place(&mut self, grid: &Grid, h: &[f64]) -> bool {
+        self.start = 0;
         for (k, (axis, &x)) in grid.axes().iter().zip(h).enumerate() {
-            let (first, s) = axis.cell(x)?;
-            weights.start += first * grid.strides()[k];
-            weights.cell[k] = first;
-            weights.axis[k] = cubic(s);
+            let Some((first, s)) = axis.cell(x) else { return false };
+            self.start += first * grid.strides()[k];
+            self.cell[k] = first;
+            self.axis[k] = cubic(s);
         }
-        Some(weights)
+        true
+    }
+
+    /// The derivatives of these weights of the point `h`, which the grid covers.
+    pub(crate) fn slopes(&self, grid: &Grid, h: &[f64]) -> Slopes {
+        let mut slopes = [[0.0; 4]; MAX_DIM];
+        for (k, (axis, &x)) in grid.axes().iter().zip(h).enumerate() {
+            let s = axis.cell(x).map_or(0.0, |(_, s)| s);
+            slopes[k] = cubic_slope(s).map(|d| d / axis.step());
+        }
+        Slopes(slopes)
     }
 
     /// The weights of `h` with their derivatives, or `None` off the grid.
     pub(crate) fn locate_with_slopes(grid: &Grid, h: &[f64]) -> Option<(Self, Slopes)> {
         let weights = Self::locate(grid, h)?;
-        let mut slopes = [[0.0; 4]; MAX_DIM];
-        for (k, (axis, &x)) in grid.axes().iter().zip(h).enumerate() {
-            let (_, s) = axis.cell(x)?;
-            slopes[k] = cubic_slope(s).map(|d| d / axis.step());
-        }
-        Some((weights, Slopes(slopes)))
+        let slopes = weights.slopes(grid, h);
+        Some((weights, slopes))
     }
 
     /// The weights with axis `k` replaced by its derivative: ∂w/∂h_k on the same 4^d grid points.
@@ -179,13 +192,12 @@ impl Lattice {
     /// The buffer keeps its allocation between calls. `row` is only for the error.
     pub(crate) fn locate(&self, h: &[f64], row: usize, weights: &mut Vec<Weights>) -> Result<()> {
         length("x", self.dim(), h.len())?;
-        weights.clear();
+        weights.resize(self.grids().len(), Weights::EMPTY);
         let mut rest = h;
-        for grid in self.grids() {
+        for (grid, weights) in self.grids().iter().zip(weights) {
             let (own, others) = rest.split_at(grid.dim());
-            match Weights::locate(grid, own) {
-                Some(w) => weights.push(w),
-                None => return Err(self.outside(h, row)),
+            if !weights.place(grid, own) {
+                return Err(self.outside(h, row));
             }
             rest = others;
         }

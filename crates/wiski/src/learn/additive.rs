@@ -10,7 +10,7 @@
 //! 2. **Learning.** All directions follow the gradient of the evidence. With few rows for many inputs they
 //!    overfit, and the columns as they are do better; with more they win by far.
 //!
-//! Blocks that carry next to nothing are left out at the end. A column of its own kind (periodic, categorical)
+//! Blocks that carry next to nothing can be left out at the end. A column of its own kind (periodic, categorical)
 //! is a block of its own kind.
 
 use rand::SeedableRng;
@@ -38,7 +38,7 @@ const PAIR_POINTS: [usize; 3] = [12, 16, 20];
 /// Training goes on while twice as many epochs gain more than this much log density a row.
 const WORTH_MORE_TRAINING: f64 = 2e-3;
 /// Directions are trained on at most this many rows.
-const TRAINED_ROWS: usize = 4096;
+const TRAINED_ROWS: usize = 3072;
 /// Pairs are sought among this many columns, those of the largest effects.
 const PAIRED_COLUMNS: usize = 10;
 /// After the first round only this many of the best pairs are scored again.
@@ -59,6 +59,8 @@ pub struct AdditiveSearch<'a> {
     pub points: usize,
     /// Interactions are added while the rank stays within this.
     pub rank_budget: usize,
+    /// Whether blocks that carry next to nothing are left out.
+    pub prune: bool,
     /// The noise variance to start from.
     pub noise: f64,
     /// How given hyperparameters are learned.
@@ -168,7 +170,8 @@ impl AdditiveSearch<'_> {
             _ => self.repeated(&choice)?,
         };
         warm.fit_hyperparameters(&quick())?;
-        self.pruned(warm).map(|warm| (warm, choice))
+        let warm = if self.prune { self.pruned(warm)? } else { warm };
+        Ok((warm, choice))
     }
 
     /// What was chosen on parts of the rows, on all of them.

@@ -91,6 +91,7 @@ pub struct OnlineClassifier {
 impl OnlineClassifier {
     /// A classifier of rows with `input_dim` columns.
     pub fn new(input_dim: usize, classes: Classes, settings: Settings) -> Result<Self> {
+        let settings = settings.resolved(input_dim);
         settings.check(input_dim)?;
         let labels = Labels::new(classes)?;
         if settings.features != Features::Identity && labels.names().len() > 2 {

@@ -399,11 +399,11 @@ impl OnlineRegressor {
         Ok(())
     }
 
-    /// Learns the features of a sum of grids anew from all rows so far, at an eighth of the memory and when it
+    /// Learns the features of a sum of grids anew from all rows so far, at a quarter of the memory and when it
     /// is full. All rows are still there, so that the statistics are exact under the new features.
     fn grow_up(&mut self) -> Result<()> {
         let (rows, memory) = (self.warm_up.len(), self.settings.memory);
-        let young = rows == memory / 8 && 2 * rows >= 3 * self.settings.warm_up_rows(self.input_dim);
+        let young = rows == memory / 4 && 2 * rows >= 3 * self.settings.warm_up_rows(self.input_dim);
         if !young && rows < memory {
             return Ok(());
         }

@@ -133,7 +133,7 @@ pub struct Settings {
     /// [`Features::Additive`].
     pub columns: Vec<Column>,
     /// The number of rows from which the blocks and directions of a sum of grids are learned. The first rows are
-    /// kept until there are so many, and features are learned anew from all of them at an eighth and at the end;
+    /// kept until there are so many, and features are learned anew from all of them at a quarter and at the end;
     /// then they stand and no row is kept.
     pub memory: usize,
     /// Interactions are added to a sum of grids while its rank stays within this. A row costs 3p².

@@ -144,6 +144,8 @@ fn additive(rows: &Rows, settings: &Settings, noise: f64) -> Result<(WarmUp, Cho
         directions,
         points: settings.grid[0],
         rank_budget: settings.rank_budget,
+        // What few rows do not show yet, more rows may.
+        prune: rows.len() >= settings.memory,
         noise,
         space: &|hyper| settings.hyper_space(hyper),
         tolerance: settings.tolerance(),

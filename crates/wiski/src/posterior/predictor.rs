@@ -102,18 +102,17 @@ impl Predictor {
             rest = further;
             let (product, further) = others.split_at(1 << (2 * grid.dim()));
             others = further;
-            let Some((w, slopes)) = Weights::locate_with_slopes(grid, own) else {
-                return Err(self.lattice.outside(h, 0));
-            };
+            let w = &weights[block];
+            let slopes = w.slopes(grid, own);
             let values = &self.mean[at..at + grid.len()];
             let form = |v: &Weights| {
-                let mut sum = self.covariance.bilinear(&self.lattice, block, v, &w);
+                let mut sum = self.covariance.bilinear(&self.lattice, block, v, w);
                 let mut product = product.iter();
                 v.for_each(grid, |_, v| sum += v * product.next().unwrap_or(&0.0));
                 sum
             };
             mean += w.gather(grid, values);
-            variance += form(&w);
+            variance += form(w);
             for k in 0..grid.dim() {
                 let dw = w.derivative(&slopes, k);
                 out.mean.push(dw.gather(grid, values));
