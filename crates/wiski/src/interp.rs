@@ -69,8 +69,8 @@ impl Weights {
         true
     }
 
-    /// The derivatives of these weights of the point `h`, which the grid covers.
-    pub(crate) fn slopes(&self, grid: &Grid, h: &[f64]) -> Slopes {
+    /// The derivatives of the weights of the point `h`, which the grid covers.
+    pub(crate) fn slopes(grid: &Grid, h: &[f64]) -> Slopes {
         let mut slopes = [[0.0; 4]; MAX_DIM];
         for (k, (axis, &x)) in grid.axes().iter().zip(h).enumerate() {
             let s = axis.cell(x).map_or(0.0, |(_, s)| s);
@@ -82,8 +82,7 @@ impl Weights {
     /// The weights of `h` with their derivatives, or `None` off the grid.
     pub(crate) fn locate_with_slopes(grid: &Grid, h: &[f64]) -> Option<(Self, Slopes)> {
         let weights = Self::locate(grid, h)?;
-        let slopes = weights.slopes(grid, h);
-        Some((weights, slopes))
+        Some((weights, Self::slopes(grid, h)))
     }
 
     /// The weights with axis `k` replaced by its derivative: ∂w/∂h_k on the same 4^d grid points.

@@ -400,3 +400,22 @@ fn the_policy_follows_the_number_of_columns() {
             .is_err()
     );
 }
+
+#[test]
+fn two_classes_of_many_columns() {
+    let settings = Settings { features: Features::Auto, warm_up: Some(400), ..Settings::default() };
+    let classes = wiski::Classes::declared(["in", "out"]);
+    let mut model = wiski::OnlineClassifier::new(5, classes, settings).unwrap();
+    let mut random = rng(9);
+    let (mut hits, mut seen) = (0, 0);
+    for i in 0..1500 {
+        let x: [f64; 5] = std::array::from_fn(|_| random.random_range(-1.0..1.0));
+        let label = if x[0] * x[0] + x[1] * x[1] < 0.6 { "in" } else { "out" };
+        if i >= 1000 {
+            seen += 1;
+            hits += i32::from(model.predict(&x).unwrap().label == label);
+        }
+        model.observe(&x, label).unwrap();
+    }
+    assert!(f64::from(hits) > 0.95 * f64::from(seen), "{hits} of {seen}");
+}

@@ -263,3 +263,24 @@ impl Encoder {
         Err(Error::Unsupported { operation, reason })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_outlier_does_not_press_the_others_together() {
+        let mut x: Vec<f64> = (0..1000).flat_map(|i| [f64::from(i), 7.0]).collect();
+        x.extend([1e9, 8.0]);
+        let scaling = ColumnScaling::robust(&x, 2).unwrap();
+        let mut row = Vec::new();
+        // Between the quantiles lie 680 of the numbers 0 to 999.
+        scaling.apply(&[160.0, 7.0], &mut row).unwrap();
+        assert!((row[0] + 1.0).abs() < 0.01, "{row:?}");
+        scaling.apply(&[1e9, 8.0], &mut row).unwrap();
+        assert_eq!(row[0], OUTLIER);
+        // The second column repeats one value: it goes by its deviation, and its only other value is pulled in.
+        assert_eq!(row[1], OUTLIER);
+        assert!(ColumnScaling::identity(2).apply(&[1e9, f64::NAN], &mut row).is_err());
+    }
+}

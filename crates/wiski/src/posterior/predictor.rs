@@ -94,7 +94,7 @@ impl Predictor {
         out.mean.clear();
         out.variance.clear();
         // M'w is the same for all axes of all blocks; only the part of a block itself depends on ∂w.
-        self.covariance.from_other_blocks(&self.lattice, weights, others);
+        self.covariance.product_across(&self.lattice, weights, others);
         let (mut rest, mut others) = (h, others.as_slice());
         let (mut mean, mut variance) = (0.0, 0.0);
         for (block, (grid, &at)) in self.lattice.grids().iter().zip(self.lattice.offsets()).enumerate() {
@@ -103,7 +103,7 @@ impl Predictor {
             let (product, further) = others.split_at(1 << (2 * grid.dim()));
             others = further;
             let w = &weights[block];
-            let slopes = w.slopes(grid, own);
+            let slopes = Weights::slopes(grid, own);
             let values = &self.mean[at..at + grid.len()];
             let form = |v: &Weights| {
                 let mut sum = self.covariance.bilinear(&self.lattice, block, v, w);

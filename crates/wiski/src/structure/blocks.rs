@@ -147,7 +147,7 @@ impl BlockMatrix {
 
     /// For every block j the part Σ_{i≠j} A_ji w_i of A w that comes from the other blocks, at the 4^{d_j} grid
     /// points where w_j lives, block after block: (Σ 4^d)² multiply-adds for all blocks together.
-    pub(crate) fn from_other_blocks(&self, lattice: &Lattice, weights: &[Weights], out: &mut Vec<f64>) {
+    pub(crate) fn product_across(&self, lattice: &Lattice, weights: &[Weights], out: &mut Vec<f64>) {
         let grids = lattice.grids();
         out.clear();
         out.resize(lattice.footprint(), 0.0);
@@ -375,7 +375,7 @@ mod tests {
         assert!((a.quadratic(&lattice, &weights) - dot(&w, &aw)).abs() < 1e-12);
         // What a block has of A w at its own points, once from itself and once from the others.
         let mut others = vec![f64::NAN; 3];
-        a.from_other_blocks(&lattice, &weights, &mut others);
+        a.product_across(&lattice, &weights, &mut others);
         let mut place = 0;
         for (j, (grid, &offset)) in lattice.grids().iter().zip(lattice.offsets()).enumerate() {
             let own = a.bilinear(&lattice, j, &weights[j], &weights[j]);
