@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use wiski::evidence::Evidence;
 use wiski::feature::{Normaliser, Tape};
-use wiski::grid::Grid;
+use wiski::grid::{Grid, Lattice};
 use wiski::kernel::Kernel;
 use wiski::posterior::{Posterior, Workspace};
 use wiski::stats::Stats;
@@ -29,10 +29,61 @@ fn main() {
     );
     let (rows, source) = power_plant();
     println!("data: {source}, {} rows", rows.len());
+    if std::env::args().any(|a| a == "additive") {
+        return additive(20, 16, 0.22);
+    }
     toeplitz();
     for shape in [vec![16, 16], vec![30, 30], vec![40, 40], vec![10, 10, 10]] {
         run(&shape, &rows, &limits);
     }
+    additive(20, 16, 0.22);
+}
+
+/// A sum of one-dimensional grids, as a model of some twenty inputs has it.
+fn additive(blocks: usize, points: usize, length: f64) {
+    const DROPPED: f64 = 1e-6; // the cut-off of a sum of grids
+    let grid = Grid::covering(&[(-1.0, 1.0)], &[points]).expect("a valid grid");
+    let lattice = Lattice::new(vec![grid; blocks]).expect("at least one grid");
+    let wave = |i: usize, k: usize| 2.0 * (0.618_034 * (i * (k + 1)) as f64 + 0.1 * k as f64).fract() - 1.0;
+    let n = 10_000;
+    let h: Vec<f64> = (0..n * blocks).map(|at| wave(at / blocks + 1, at % blocks)).collect();
+    let y: Vec<f64> = h.chunks_exact(blocks).map(|h| h.iter().map(|x| (3.0 * x).sin()).sum()).collect();
+    let kernels = vec![Kernel::rbf(&[length]).expect("a kernel"); blocks];
+    let mut stats = Stats::new(lattice);
+    stats.observe_batch(&h, &y, None).expect("data on the grids");
+    let (_, posterior) = Evidence::new(&stats, &kernels, 0.1, DROPPED).expect("a posterior");
+    let m = stats.lattice().len();
+    println!("\nsum of {blocks} grids, m = {m}, d = 1 each, p = {}, n = {n}", posterior.rank());
+    let report = |name: &str, seconds: f64| println!("  {name:<44} {:>7.2} µs", 1e6 * seconds);
+    let point = |i: usize| &h[i % n * blocks..][..blocks];
+    let (mut pool, mut ws, mut i) = (Pool::default(), Workspace::default(), 0);
+    let seconds = time(|| {
+        let (evidence, posterior) =
+            Evidence::with_pool(&stats, &kernels, 0.1, DROPPED, &mut pool).expect("a posterior");
+        black_box(evidence);
+        posterior.recycle(&mut pool);
+    });
+    report("evidence + all gradients", seconds);
+    let mut online = posterior.clone();
+    let seconds = time(|| {
+        stats.observe(point(i), y[i % n], 1.0).expect("on the grids");
+        black_box(online.condition(point(i), y[i % n], 1.0, &mut ws).expect("on the grids"));
+        i += 1;
+    });
+    report("predict, then condition (and statistics)", seconds);
+    report("build a predictor", time(|| drop(black_box(posterior.predictor()))));
+    let predictor = posterior.predictor();
+    let seconds = time(|| {
+        black_box(predictor.predict(black_box(point(i))).expect("on the grids"));
+        i += 1;
+    });
+    report("predict mean + variance, one point", seconds);
+    let mut fresh = stats.clone();
+    let seconds = time(|| {
+        fresh.observe(black_box(point(i)), y[i % n], 1.0).expect("on the grids");
+        i += 1;
+    });
+    report("observe into statistics only", seconds);
 }
 
 /// A Toeplitz product directly and by FFT: where the constructor changes over.

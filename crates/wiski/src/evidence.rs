@@ -28,7 +28,7 @@
 use std::sync::Arc;
 
 use faer::linalg::matmul::triangular::{self, BlockStructure};
-use faer::{Accum, Mat, MatRef, Par};
+use faer::{Accum, Mat, MatMut, MatRef, Par};
 
 use crate::error::{Result, length, positive};
 use crate::kernel::Kernel;
@@ -100,7 +100,7 @@ impl Evidence {
         let p = posterior.rank();
         let variance: Vec<f64> = factor.variances().collect();
 
-        let slope = Slope::new(stats, posterior, pool);
+        let slope = Slope::new(stats, whitened, posterior, pool);
         let mut by_kernel: Vec<Vec<f64>> = kernels.iter().map(|k| vec![0.0; k.parameter_count()]).collect();
         for component in posterior.prior().components() {
             let kernel = &kernels[component.block];
@@ -133,11 +133,15 @@ struct Slope<'a> {
 }
 
 impl<'a> Slope<'a> {
-    fn new(stats: &'a Stats, posterior: &Posterior, pool: &mut Pool) -> Self {
+    fn new(stats: &'a Stats, whitened: &Whitened, posterior: &Posterior, pool: &mut Pool) -> Self {
         let (prior, factor, noise) = (posterior.prior(), posterior.factor(), posterior.noise());
         // An odd number of cache lines a row, so that the rows around a grid point do not evict each other.
         let (p, lines) = (posterior.rank(), padded(posterior.rank() + 1) / LANES);
         let stride = LANES * (lines | 1);
+        if let Some(product) = &whitened.product {
+            let columns = Self::columns_of_product(stats, product, posterior, stride, pool);
+            return Self { stats, noise, columns, stride, lags: lags(stats) };
+        }
         // [F z̄], then [V a] = B [F z̄], then A [V a].
         let mut coordinates = pool.zeros(p * stride);
         for (i, row) in coordinates.chunks_exact_mut(stride).enumerate() {
@@ -154,11 +158,32 @@ impl<'a> Slope<'a> {
         }
         pool.give(coordinates);
         pool.give(values);
-        let lags = match stats.gram() {
-            Gram::Exact(a) => a.lag_sums(stats.lattice()),
-            Gram::LowRank(_) => Vec::new(),
-        };
-        Self { stats, noise, columns, stride, lags }
+        Self { stats, noise, columns, stride, lags: lags(stats) }
+    }
+
+    /// [C α] from A B: C = (A B) F/σ², α = (b − (A B) z̄)/σ². F is the transposed inverse of a Cholesky factor
+    /// here, upper triangular, so that this costs m p²/2.
+    fn columns_of_product(
+        stats: &Stats,
+        product: &[f64],
+        posterior: &Posterior,
+        stride: usize,
+        pool: &mut Pool,
+    ) -> Vec<f64> {
+        let (p, m, factor) = (posterior.rank(), stats.lattice().len(), posterior.factor());
+        let inverse_noise = posterior.noise().recip();
+        let mut columns = pool.zeros(m * stride);
+        let ab = MatRef::from_row_major_slice_with_stride(product, m, p, padded(p));
+        let f = MatRef::from_row_major_slice_with_stride(factor.rows(), p, p, factor.stride());
+        let c = MatMut::from_row_major_slice_mut(&mut columns, m, stride).subcols_mut(0, p);
+        let (whole, upper) = (BlockStructure::Rectangular, BlockStructure::TriangularUpper);
+        triangular::matmul(c, whole, Accum::Replace, ab, whole, f, upper, inverse_noise, Par::Seq);
+        for ((row, ab), &b) in
+            columns.chunks_exact_mut(stride).zip(product.chunks_exact(padded(p))).zip(stats.b())
+        {
+            row[p] = (b - dot(&ab[..p], posterior.coordinates())) * inverse_noise;
+        }
+        columns
     }
 
     fn recycle(self, pool: &mut Pool) {
@@ -217,6 +242,14 @@ impl<'a> Slope<'a> {
             }
             sums[own] += product;
         }
+    }
+}
+
+/// For each block, the sums of A by lag; none for a low-rank root.
+fn lags(stats: &Stats) -> Vec<Vec<f64>> {
+    match stats.gram() {
+        Gram::Exact(a) => a.lag_sums(stats.lattice()),
+        Gram::LowRank(_) => Vec::new(),
     }
 }
 

@@ -353,6 +353,11 @@ impl Lattice {
         self.dim
     }
 
+    /// The number of grid points that one point meets: Σ_j 4^{d_j}.
+    pub(crate) fn footprint(&self) -> usize {
+        self.grids.iter().map(|g| 1 << (2 * g.dim())).sum()
+    }
+
     fn axes(&self) -> impl Iterator<Item = &Axis> {
         self.grids.iter().flat_map(|g| &g.axes)
     }

@@ -53,24 +53,36 @@ impl Weights {
     #[inline]
     pub(crate) fn locate(grid: &Grid, h: &[f64]) -> Option<Self> {
         let mut weights = Self::EMPTY;
+        weights.place(grid, h).then_some(weights)
+    }
+
+    /// Becomes the weights of the point `h` on `grid`; returns whether the grid covers it.
+    #[inline]
+    fn place(&mut self, grid: &Grid, h: &[f64]) -> bool {
+        self.start = 0;
         for (k, (axis, &x)) in grid.axes().iter().zip(h).enumerate() {
-            let (first, s) = axis.cell(x)?;
-            weights.start += first * grid.strides()[k];
-            weights.cell[k] = first;
-            weights.axis[k] = cubic(s);
+            let Some((first, s)) = axis.cell(x) else { return false };
+            self.start += first * grid.strides()[k];
+            self.cell[k] = first;
+            self.axis[k] = cubic(s);
         }
-        Some(weights)
+        true
+    }
+
+    /// The derivatives of the weights of the point `h`, which the grid covers.
+    pub(crate) fn slopes(grid: &Grid, h: &[f64]) -> Slopes {
+        let mut slopes = [[0.0; 4]; MAX_DIM];
+        for (k, (axis, &x)) in grid.axes().iter().zip(h).enumerate() {
+            let s = axis.cell(x).map_or(0.0, |(_, s)| s);
+            slopes[k] = cubic_slope(s).map(|d| d / axis.step());
+        }
+        Slopes(slopes)
     }
 
     /// The weights of `h` with their derivatives, or `None` off the grid.
     pub(crate) fn locate_with_slopes(grid: &Grid, h: &[f64]) -> Option<(Self, Slopes)> {
         let weights = Self::locate(grid, h)?;
-        let mut slopes = [[0.0; 4]; MAX_DIM];
-        for (k, (axis, &x)) in grid.axes().iter().zip(h).enumerate() {
-            let (_, s) = axis.cell(x)?;
-            slopes[k] = cubic_slope(s).map(|d| d / axis.step());
-        }
-        Some((weights, Slopes(slopes)))
+        Some((weights, Self::slopes(grid, h)))
     }
 
     /// The weights with axis `k` replaced by its derivative: ∂w/∂h_k on the same 4^d grid points.
@@ -148,21 +160,28 @@ impl Weights {
         self.for_each(grid, |i, w| values[i] += c * w);
     }
 
+    /// Calls `f(i, r)` for each of the 4^{d−1} rows of four neighbouring grid points: the number i of the first
+    /// and the product r of the weights on all axes but the last.
+    #[inline(always)]
+    pub(crate) fn for_each_row(&self, grid: &Grid, mut f: impl FnMut(usize, f64)) {
+        let mut row = |weight: f64, offset: usize| f(self.start + offset, weight);
+        match grid.dim() {
+            1 => row(1.0, 0),
+            2 => self.axis[0].iter().zip(grid.row_offsets()).for_each(|(&w, &o)| row(w, o)),
+            3 => self.rows::<16>().iter().zip(grid.row_offsets()).for_each(|(&w, &o)| row(w, o)),
+            _ => self.rows::<64>().iter().zip(grid.row_offsets()).for_each(|(&w, &o)| row(w, o)),
+        }
+    }
+
     /// Calls `f(i, w_i)` for each of the 4^d grid points of this block.
     #[inline]
     pub(crate) fn for_each(&self, grid: &Grid, mut f: impl FnMut(usize, f64)) {
         let last = self.axis[grid.dim() - 1];
-        let mut row = |weight: f64, offset: usize| {
+        self.for_each_row(grid, |first, row| {
             for (j, &w) in last.iter().enumerate() {
-                f(self.start + offset + j, weight * w);
+                f(first + j, row * w);
             }
-        };
-        match grid.dim() {
-            1 => row(1.0, 0),
-            2 => self.rows::<4>().iter().zip(grid.row_offsets()).for_each(|(&w, &o)| row(w, o)),
-            3 => self.rows::<16>().iter().zip(grid.row_offsets()).for_each(|(&w, &o)| row(w, o)),
-            _ => self.rows::<64>().iter().zip(grid.row_offsets()).for_each(|(&w, &o)| row(w, o)),
-        }
+        });
     }
 }
 
@@ -172,13 +191,12 @@ impl Lattice {
     /// The buffer keeps its allocation between calls. `row` is only for the error.
     pub(crate) fn locate(&self, h: &[f64], row: usize, weights: &mut Vec<Weights>) -> Result<()> {
         length("x", self.dim(), h.len())?;
-        weights.clear();
+        weights.resize(self.grids().len(), Weights::EMPTY);
         let mut rest = h;
-        for grid in self.grids() {
+        for (grid, weights) in self.grids().iter().zip(weights) {
             let (own, others) = rest.split_at(grid.dim());
-            match Weights::locate(grid, own) {
-                Some(w) => weights.push(w),
-                None => return Err(self.outside(h, row)),
+            if !weights.place(grid, own) {
+                return Err(self.outside(h, row));
             }
             rest = others;
         }

@@ -38,6 +38,7 @@
 
 mod head;
 pub mod linear;
+pub mod mixed;
 pub mod mlp;
 pub mod moments;
 mod projection;
@@ -48,6 +49,7 @@ mod tests;
 
 pub use head::{EPSILON, Frozen, Normaliser, Scaling};
 pub use linear::Linear;
+pub use mixed::{Column, Mixed, Source};
 pub use mlp::{Activation, Mlp};
 pub use moments::Moments;
 pub use projection::Projection;
@@ -78,6 +80,8 @@ pub enum FeatureMap {
     Linear(Linear),
     /// A multi-layer perceptron.
     Mlp(Mlp),
+    /// Directions through numeric columns beside periodic and categorical columns.
+    Mixed(Mixed),
 }
 
 impl From<Identity> for FeatureMap {
@@ -98,6 +102,12 @@ impl From<Mlp> for FeatureMap {
     }
 }
 
+impl From<Mixed> for FeatureMap {
+    fn from(map: Mixed) -> Self {
+        Self::Mixed(map)
+    }
+}
+
 impl FeatureMap {
     /// The number of columns D of a row.
     pub fn input_dim(&self) -> usize {
@@ -105,6 +115,7 @@ impl FeatureMap {
             Self::Identity(map) => map.dim,
             Self::Linear(map) => map.input_dim(),
             Self::Mlp(map) => map.input_dim(),
+            Self::Mixed(map) => map.input_dim(),
         }
     }
 
@@ -114,6 +125,7 @@ impl FeatureMap {
             Self::Identity(map) => map.dim,
             Self::Linear(map) => map.output_dim(),
             Self::Mlp(map) => map.output_dim(),
+            Self::Mixed(map) => map.output_dim(),
         }
     }
 
@@ -123,6 +135,7 @@ impl FeatureMap {
         match self {
             Self::Identity(_) | Self::Linear(_) => self.input_dim(),
             Self::Mlp(map) => map.last_width(),
+            Self::Mixed(map) => map.moments_dim(),
         }
     }
 
@@ -132,6 +145,7 @@ impl FeatureMap {
             Self::Identity(_) => &[],
             Self::Linear(map) => map.parameters(),
             Self::Mlp(map) => map.parameters(),
+            Self::Mixed(map) => map.linear().map_or(&[], Linear::parameters),
         }
     }
 
@@ -141,6 +155,7 @@ impl FeatureMap {
             Self::Identity(_) => &mut [],
             Self::Linear(map) => map.parameters_mut(),
             Self::Mlp(map) => map.parameters_mut(),
+            Self::Mixed(map) => map.linear_mut().map_or(&mut [], Linear::parameters_mut),
         }
     }
 
@@ -155,6 +170,11 @@ impl FeatureMap {
         self.check_row(x)?;
         match self {
             Self::Identity(_) | Self::Linear(_) => moments.observe(x),
+            Self::Mixed(map) => {
+                let seen = map.observe(x, moments, tape);
+                tape.values.clear(); // there is no z and no h on it
+                seen
+            }
             Self::Mlp(map) => {
                 let seen = map
                     .hidden_forward(x, tape)
@@ -171,6 +191,7 @@ impl FeatureMap {
         self.check_row(x)?;
         match self {
             Self::Identity(_) | Self::Linear(_) => moments.forget(x),
+            Self::Mixed(map) => map.forget(x, moments),
             Self::Mlp(_) => Err(Error::Unsupported {
                 operation: "forget",
                 reason: "the activations of an earlier perceptron are not known any more",
@@ -185,6 +206,7 @@ impl FeatureMap {
         for (row, values) in moments::rows_of("x", x, self.input_dim())?.enumerate() {
             let seen = match self {
                 Self::Identity(_) | Self::Linear(_) => moments.observe(values),
+                Self::Mixed(map) => map.observe(values, &mut moments, &mut tape),
                 Self::Mlp(map) => check_finite("x", values)
                     .and_then(|()| map.hidden_forward(values, &mut tape))
                     .and_then(|last| moments.observe(last)),
@@ -201,6 +223,7 @@ impl FeatureMap {
             Self::Identity(_) => Ok(()),
             Self::Linear(map) => map.freeze(moments),
             Self::Mlp(map) => map.freeze(moments),
+            Self::Mixed(map) => map.linear_mut().map_or(Ok(()), |linear| linear.freeze(moments)),
         }
     }
 
@@ -210,6 +233,7 @@ impl FeatureMap {
             Self::Identity(_) => {}
             Self::Linear(map) => map.thaw(),
             Self::Mlp(map) => map.thaw(),
+            Self::Mixed(map) => map.linear_mut().map_or((), Linear::thaw),
         }
     }
 
@@ -221,6 +245,7 @@ impl FeatureMap {
             Self::Identity(_) => {}
             Self::Linear(map) => map.prepare(moments, work)?,
             Self::Mlp(map) => map.prepare(moments, work)?,
+            Self::Mixed(map) => map.prepare(moments, work)?,
         }
         Ok(Prepared { map: self, work })
     }
@@ -235,6 +260,7 @@ impl FeatureMap {
             Self::Identity(map) => map.dim,
             Self::Linear(map) => map.tape_size(),
             Self::Mlp(map) => map.tape_size(),
+            Self::Mixed(map) => map.tape_size(),
         }
     }
 }
@@ -259,6 +285,7 @@ impl Prepared<'_> {
             }
             FeatureMap::Linear(map) => map.forward(self.work, x, h, tape),
             FeatureMap::Mlp(map) => map.forward(self.work, x, h, tape),
+            FeatureMap::Mixed(map) => map.forward(self.work, x, h, tape),
         };
         if done.is_err() {
             tape.values.clear(); // half a pass must not be taken for a whole one
@@ -290,6 +317,7 @@ impl Prepared<'_> {
             }
             FeatureMap::Linear(map) => map.backward(self.work, tape, dh, dphi, dx),
             FeatureMap::Mlp(map) => map.backward(self.work, tape, dh, dphi, dx),
+            FeatureMap::Mixed(map) => map.backward(self.work, tape, dh, dphi, dx),
         }
         Ok(())
     }

@@ -11,7 +11,7 @@
 //! learning rates mean the same early and late.
 
 use super::{Adam, Bounds, Hyperprior, LbfgsB, Minimum, Objective, Transform};
-use crate::error::{Error, Result, length};
+use crate::error::{Error, Result, length, positive};
 use crate::evidence::Evidence;
 use crate::kernel::Kernel;
 use crate::pool::Pool;
@@ -142,6 +142,13 @@ impl HyperSpace {
         if found { Ok(self) } else { Err(self.unknown(name)) }
     }
 
+    /// Keeps the hyperparameter with the given number, in the order of [`Hyperparameters::named`], at a value.
+    pub(crate) fn with_fixed(mut self, index: usize, value: f64) -> Result<Self> {
+        positive("fixed hyperparameter", value, 0)?;
+        self.ranges[index] = (value, value);
+        Ok(self)
+    }
+
     fn unknown(&self, name: &str) -> Error {
         let reason = format!("no hyperparameter has this name; there are {}", self.names.join(", "));
         Error::Config { field: name.into(), reason }
@@ -176,7 +183,7 @@ impl HyperSpace {
     }
 
     /// The bounds of the unknowns.
-    fn bounds(&self) -> Result<Bounds> {
+    pub(super) fn bounds(&self) -> Result<Bounds> {
         let end = |i: usize, value: f64| self.transforms[i].inverse(value);
         let lo =
             (0..self.dim()).map(|i| end(i, self.ranges[i].0.max(self.smallest(i)))).collect::<Result<_>>()?;

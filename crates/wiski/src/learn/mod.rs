@@ -24,6 +24,7 @@
 //! ```
 
 pub mod adam;
+pub mod additive;
 pub mod bounds;
 pub mod hyper;
 pub mod hyperprior;
@@ -34,6 +35,7 @@ pub mod transform;
 pub mod warmup;
 
 pub use adam::{Adam, Annealing};
+pub use additive::AdditiveSearch;
 pub use bounds::Bounds;
 pub use hyper::{HyperSpace, Hyperparameters};
 pub use hyperprior::Hyperprior;

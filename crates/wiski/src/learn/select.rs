@@ -32,6 +32,10 @@ pub enum Start {
     /// Uniform random entries, the paper's start; trained to the end. Without training (no epochs, feature
     /// rate 0) it is a fixed random projection.
     Random,
+    /// The ridge direction and every column: one block each of an additive model.
+    Axes,
+    /// As [`Start::Axes`], and blocks for pairs of columns that interact.
+    Interactions,
 }
 
 /// A projection problem: what the candidates have in common.
@@ -95,7 +99,7 @@ impl ProjectionSearch {
                 start::random(self.outputs, d, &mut Xoshiro256PlusPlus::seed_from_u64(self.seed))?
             }
             Start::Principal => start::principal(&Moments::from_rows(&rows.x, d)?, self.outputs)?,
-            Start::Supervised | Start::Best => {
+            Start::Supervised | Start::Best | Start::Axes | Start::Interactions => {
                 start::supervised(&rows.x, d, &rows.y, self.outputs, &start::PENALTIES)?
             }
         };

@@ -5,12 +5,15 @@
 //! φ goes through every interpolation weight, ∂ log p/∂h_i = [ (y_i − μ_i) ∂μ_i − ½ ∂v_i ]/(σ² d_i) at the
 //! posterior of all rows, chained with the map's own backward pass. One evaluation costs O(p³ + n 16^d).
 
+use std::sync::Arc;
+
 use super::{Adam, Annealing, HyperSpace, Hyperparameters, LbfgsB};
 use crate::error::{Result, length};
 use crate::feature::{FeatureMap, Moments, Normaliser, Tape};
 use crate::grid::Lattice;
 use crate::pool::Pool;
-use crate::posterior::{Posterior, Prediction};
+use crate::posterior::{Posterior, Prediction, PredictionGradient, Reading};
+use crate::prior::Prior;
 use crate::saved::{Restore, restored_after_reading};
 use crate::stats::Stats;
 use serde::{Deserialize, Serialize};
@@ -179,11 +182,14 @@ impl WarmUp {
         let predictor = posterior.predictor();
         let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
         let scale = -(self.rows.len() as f64).recip();
+        let (mut gradient, mut reading, mut dh) =
+            (PredictionGradient::default(), Reading::default(), Vec::new());
         for (i, (x, h)) in self.rows.x.chunks_exact(d).zip(self.h.chunks_exact_mut(k)).enumerate() {
             view.forward(x, h, &mut self.tape)?;
-            let mut gradient = predictor.predict_gradient(h)?;
+            predictor.predict_gradient_into(h, &mut reading, &mut gradient)?;
             gradient.prediction.noise *= self.rows.noise[i];
-            let dh: Vec<f64> = gradient.of_evidence(self.rows.y[i]).iter().map(|g| scale * g).collect();
+            dh.clear();
+            dh.extend(gradient.slopes_of_evidence(self.rows.y[i]).map(|g| scale * g));
             view.backward(&mut self.tape, &dh, by_features, None)?;
         }
         Ok(())
@@ -208,12 +214,14 @@ impl WarmUp {
         let mut adam = Adam::with_groups(&[(0..t, training.rate), (t..t + f, training.feature_rate)])?
             .with_annealing(annealing)?;
         let (mut x, mut gradient) = (vec![0.0; t + f], vec![0.0; t + f]);
+        let bounds = self.space.bounds()?;
         for epoch in 1..=training.epochs {
             let (by_hyper, by_features) = gradient.split_at_mut(t);
             self.evaluate(by_hyper, by_features)?;
             x[..t].copy_from_slice(&self.space.to_raw(&self.hyper)?);
             x[t..].copy_from_slice(self.map.parameters());
             adam.step(&mut x, &gradient)?;
+            bounds.project(&mut x[..t]);
             self.hyper = self.space.to_hyperparameters(&x[..t], &self.hyper)?;
             self.map.parameters_mut().copy_from_slice(&x[t..]);
             if !watch(self, epoch)? {
@@ -223,31 +231,93 @@ impl WarmUp {
         Ok(())
     }
 
+    /// The grids.
+    pub fn lattice(&self) -> &Lattice {
+        &self.lattice
+    }
+
+    /// How the hyperparameters are learned.
+    pub fn space(&self) -> &HyperSpace {
+        &self.space
+    }
+
+    pub(super) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// The same on at most so many of the rows, evenly spread.
+    pub(super) fn thinned(self, most: usize) -> Result<Self> {
+        let n = self.rows.len();
+        if n <= most {
+            return Ok(self);
+        }
+        let rows = self.rows.filter(|i| (i + 1) * most / n > i * most / n);
+        self.with_rows(rows)
+    }
+
+    /// The same map and hyperparameters on other rows.
+    pub(super) fn with_rows(mut self, rows: Rows) -> Result<Self> {
+        self.moments = self.map.moments_of(&rows.x)?;
+        self.h.resize(rows.len() * self.map.output_dim(), 0.0);
+        self.rows = rows;
+        Ok(self)
+    }
+
+    /// The posterior of the rows.
+    fn posterior(&mut self) -> Result<(Stats, Posterior)> {
+        let stats = self.stats()?;
+        let prior = Arc::new(Prior::new(&self.lattice, &self.hyper.kernels, self.tolerance)?);
+        let posterior = Posterior::with_pool(prior, &stats, self.hyper.noise, &mut self.pool)?;
+        Ok((stats, posterior))
+    }
+
+    /// What the posterior mean leaves of the targets, and the rank of the posterior.
+    pub(super) fn residuals(&mut self) -> Result<(Vec<f64>, usize)> {
+        let (_, posterior) = self.posterior()?;
+        let values = posterior.prior().expand(posterior.coordinates(), 1, &mut self.pool);
+        let (k, mut weights) = (self.map.output_dim(), Vec::new());
+        let mut residuals = self.rows.y.clone();
+        for (y, h) in residuals.iter_mut().zip(self.h.chunks_exact(k)) {
+            self.lattice.locate(h, 0, &mut weights)?;
+            *y -= self.lattice.gather(&weights, &values);
+        }
+        Ok((residuals, posterior.rank()))
+    }
+
+    /// The share of each block in the variance that the posterior mean explains.
+    pub(super) fn shares(&mut self) -> Result<Vec<f64>> {
+        let (stats, posterior) = self.posterior()?;
+        Ok(stats.shares(&posterior.prior().expand(posterior.coordinates(), 1, &mut self.pool)))
+    }
+
     /// The mean log density that the posterior of the rows gives to other rows.
     pub fn score(&mut self, held_out: &Rows) -> Result<f64> {
-        let stats = self.stats()?;
-        let mut unused = vec![0.0; self.space.dim()];
-        let (_, posterior) =
-            self.space.evaluate(&stats, &self.hyper, self.tolerance, &mut self.pool, &mut unused)?;
+        let densities = self.densities(held_out)?;
+        Ok(densities.iter().sum::<f64>() / densities.len().max(1) as f64)
+    }
+
+    /// The log density that the posterior of the rows gives to each of other rows.
+    pub(super) fn densities(&mut self, held_out: &Rows) -> Result<Vec<f64>> {
+        let (_, posterior) = self.posterior()?;
         let predictor = posterior.predictor();
+        posterior.recycle(&mut self.pool);
         let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
         let mut h = vec![0.0; self.map.output_dim()];
-        let mut sum = 0.0;
+        let mut densities = Vec::with_capacity(held_out.len());
         for (i, x) in held_out.x.chunks_exact(self.map.input_dim()).enumerate() {
             view.forward(x, &mut h, &mut self.tape)?;
             let p = predictor.predict(&h)?;
             let p = Prediction { noise: p.noise * held_out.noise[i], ..p };
-            sum += p.log_density(held_out.y[i]);
+            densities.push(p.log_density(held_out.y[i]));
         }
-        posterior.recycle(&mut self.pool);
-        Ok(sum / held_out.len().max(1) as f64)
+        Ok(densities)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::feature::{Linear, Mlp, Projection};
+    use crate::feature::{Column, Linear, Mixed, Mlp, Projection, Source};
     use crate::grid::Grid;
     use crate::kernel::Kernel;
     use rand::SeedableRng;
@@ -269,14 +339,13 @@ mod tests {
         WarmUp::new(rows(60), map, lattice, hyper, space, 1e-13).unwrap()
     }
 
-    #[test]
-    fn the_gradient_in_features_and_hyperparameters_matches_differences() {
-        let projection = Projection::new(2, 3, vec![0.5, 0.3, -0.2, 0.1, -0.4, 0.6]).unwrap();
-        let mut warm = warm_up(FeatureMap::from(Linear::new(projection)));
-        let (mut by_hyper, mut by_features) = (vec![0.0; 4], vec![0.0; 6]);
+    /// The gradient in φ against central differences: h² f⁽³⁾/6 and eps/h are both below 10⁻⁹ here.
+    fn check_features(mut warm: WarmUp) {
+        let (t, f) = (warm.space.dim(), warm.map.parameters().len());
+        let (mut by_hyper, mut by_features) = (vec![0.0; t], vec![0.0; f]);
         warm.evaluate(&mut by_hyper, &mut by_features).unwrap();
-        let (mut a, mut b) = (vec![0.0; 4], vec![0.0; 6]);
-        for i in 0..6 {
+        let (mut a, mut b) = (vec![0.0; t], vec![0.0; f]);
+        for i in 0..f {
             let start = warm.map.parameters()[i];
             let mut at = |value: f64| {
                 warm.map.parameters_mut()[i] = value;
@@ -291,6 +360,45 @@ mod tests {
                 by_features[i]
             );
         }
+    }
+
+    #[test]
+    fn the_gradient_in_features_and_hyperparameters_matches_differences() {
+        let projection = Projection::new(2, 3, vec![0.5, 0.3, -0.2, 0.1, -0.4, 0.6]).unwrap();
+        check_features(warm_up(FeatureMap::from(Linear::new(projection))));
+    }
+
+    #[test]
+    fn the_gradient_in_the_directions_of_several_blocks_matches_differences() {
+        // Two numeric columns and an hour: blocks of a direction, of a direction with the hour, of a direction.
+        let columns = vec![Column::Numeric, Column::Numeric, Column::Periodic { period: 0.7 }];
+        let sources = vec![Source::Direction, Source::Direction, Source::Column(2), Source::Direction];
+        let linear = Linear::new(Projection::new(3, 2, vec![0.5, 0.3, -0.2, 0.4, 0.9, 0.1]).unwrap());
+        let map = FeatureMap::from(Mixed::new(columns, sources, Some(linear)).unwrap());
+        let line = Grid::covering(&[(-1.0, 1.0)], &[9]).unwrap();
+        let plane = Grid::covering(&[(-1.0, 1.0); 2], &[7, 8]).unwrap();
+        let lattice = Lattice::new(vec![line.clone(), plane, line]).unwrap();
+        let kernels = vec![
+            Kernel::rbf(&[0.6]).unwrap(),
+            Kernel::matern52(&[0.8, 0.7]).unwrap().scaled(0.4),
+            Kernel::rbf(&[0.9]).unwrap().scaled(0.5),
+        ];
+        let hyper = Hyperparameters { kernels, noise: 0.1 };
+        let space = HyperSpace::new(&hyper);
+        check_features(WarmUp::new(rows(60), map, lattice, hyper, space, 1e-13).unwrap());
+    }
+
+    #[test]
+    fn what_is_fixed_stays_where_it_is() {
+        let mut warm = warm_up(FeatureMap::from(Linear::new(
+            Projection::new(2, 3, vec![0.5, 0.3, -0.2, 0.1, -0.4, 0.6]).unwrap(),
+        )));
+        warm.space = warm.space.clone().with_fixed(2, 0.8).unwrap();
+        let training = WarmUpTraining { epochs: 5, rate: 0.1, feature_rate: 0.01, end_rate: 1e-3 };
+        warm.train(&training, |_, _| Ok(true)).unwrap();
+        warm.fit_hyperparameters(&LbfgsB::default()).unwrap();
+        let parameters = warm.hyper.kernels[0].parameters();
+        assert!((parameters[2] - 0.8).abs() < 1e-15 && (parameters[1] - 0.6).abs() > 1e-3, "{parameters:?}");
     }
 
     #[test]

@@ -120,6 +120,7 @@ impl Restore for OnlineClassifier {
 impl OnlineClassifier {
     /// A classifier of rows with `input_dim` columns.
     pub fn new(input_dim: usize, classes: Classes, settings: Settings) -> Result<Self> {
+        let settings = settings.resolved(input_dim);
         settings.check(input_dim)?;
         let labels = Labels::new(classes)?;
         if settings.features != Features::Identity && labels.names().len() > 2 {

@@ -2,12 +2,12 @@
 //! learning.
 
 use crate::error::{Error, Result, finite, length};
-use crate::feature::{FeatureMap, Moments, Normaliser, Tape};
+use crate::feature::{Column, FeatureMap, Linear, Moments, Normaliser, Scaling, Source, Tape};
 use crate::learn::Adam;
 use crate::saved::{Restore, restored_after_reading};
 use serde::{Deserialize, Serialize};
 
-/// x → (x − shift)·factor, column by column.
+/// x → (x − shift)·factor, column by column, values beyond ±limit being pulled in to there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct ColumnScaling {
@@ -15,13 +15,16 @@ pub struct ColumnScaling {
     pub shift: Vec<f64>,
     /// What each column is multiplied with.
     pub factor: Vec<f64>,
+    /// The largest size of a scaled value of each column; infinite to leave them alone.
+    pub limit: Vec<f64>,
 }
 
 restored_after_reading!(ColumnScaling, Encoder);
 
 impl Restore for ColumnScaling {
     fn restore(&mut self) -> Result<()> {
-        length("factors of the columns", self.shift.len(), self.factor.len())
+        length("factors of the columns", self.shift.len(), self.factor.len())?;
+        length("limits of the columns", self.shift.len(), self.limit.len())
     }
 }
 
@@ -37,24 +40,48 @@ impl Restore for Encoder {
         Ok(())
     }
 }
+/// Where outliers are pulled in to, in robust standard deviations.
+const OUTLIER: f64 = 8.0;
 
 impl ColumnScaling {
     /// Leaves rows as they are.
     pub fn identity(dim: usize) -> Self {
-        Self { shift: vec![0.0; dim], factor: vec![1.0; dim] }
+        Self { shift: vec![0.0; dim], factor: vec![1.0; dim], limit: vec![f64::INFINITY; dim] }
     }
 
     /// Maps each interval to [−1, 1]. An empty interval keeps its unit.
     pub fn from_bounds(bounds: &[(f64, f64)]) -> Self {
         let half = |(lo, hi): &(f64, f64)| 0.5 * (hi - lo);
         let factor = bounds.iter().map(|b| if half(b) > 0.0 { half(b).recip() } else { 1.0 }).collect();
-        Self { shift: bounds.iter().map(|(lo, hi)| lo + 0.5 * (hi - lo)).collect(), factor }
+        let shift = bounds.iter().map(|(lo, hi)| lo + 0.5 * (hi - lo)).collect();
+        Self { shift, factor, limit: vec![f64::INFINITY; bounds.len()] }
     }
 
     /// Centres each column and divides it by its standard deviation. Constant columns keep their unit.
     pub fn from_moments(moments: &Moments) -> Self {
         let factor = |v: f64| if v > 0.0 { v.sqrt().recip() } else { 1.0 };
-        Self { shift: moments.mean().to_vec(), factor: moments.variances().map(factor).collect() }
+        let factor = moments.variances().map(factor).collect();
+        Self { shift: moments.mean().to_vec(), factor, limit: vec![f64::INFINITY; moments.dim()] }
+    }
+
+    /// Centres each column at its median, divides it by half the distance between its 16 % and 84 % quantiles
+    /// (one standard deviation of a Gaussian) and pulls in what lies beyond eight of those: a single value of a
+    /// million must not press all others together. Columns that mostly repeat one value go by their deviation.
+    pub fn robust(x: &[f64], dim: usize) -> Result<Self> {
+        let moments = Moments::from_rows(x, dim)?;
+        let mut scaling = Self { limit: vec![OUTLIER; dim], ..Self::from_moments(&moments) };
+        let mut column: Vec<f64> = Vec::with_capacity(x.len() / dim);
+        for k in 0..dim {
+            column.clear();
+            column.extend(x.iter().skip(k).step_by(dim));
+            column.sort_by(f64::total_cmp);
+            let quantile = |share: f64| column[((column.len() - 1) as f64 * share).round() as usize];
+            let half = 0.5 * (quantile(0.84) - quantile(0.16));
+            if half > 0.0 {
+                (scaling.shift[k], scaling.factor[k]) = (quantile(0.5), half.recip());
+            }
+        }
+        Ok(scaling)
     }
 
     /// Writes the scaled row.
@@ -65,9 +92,33 @@ impl ColumnScaling {
             if !value.is_finite() {
                 finite(format!("x[{k}]"), value, 0)?;
             }
-            out.push((value - self.shift[k]) * self.factor[k]);
+            out.push(((value - self.shift[k]) * self.factor[k]).clamp(-self.limit[k], self.limit[k]));
         }
         Ok(())
+    }
+}
+
+/// Where a coordinate on a grid comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reads {
+    /// One input column.
+    Column(usize),
+    /// A direction through the input columns: what each counts for, in units of its scale.
+    Direction(Vec<f64>),
+    /// Something that is not linear in the columns.
+    Hidden,
+}
+
+impl Reads {
+    /// A direction through the given columns of D; one that follows a single column is that column.
+    fn direction(weights: &[f64], columns: &[usize], dim: usize) -> Self {
+        let mut all = vec![0.0; dim];
+        columns.iter().zip(weights).for_each(|(&c, &w)| all[c] = w);
+        let mut active = (0..dim).filter(|&c| all[c] != 0.0);
+        match (active.next(), active.next()) {
+            (Some(column), None) => Self::Column(column),
+            _ => Self::Direction(all),
+        }
     }
 }
 
@@ -141,6 +192,31 @@ impl Encoder {
         &self.moments
     }
 
+    /// Where each coordinate comes from.
+    pub(crate) fn reads(&self) -> Vec<Reads> {
+        let dim = self.map.input_dim();
+        let everything: Vec<usize> = (0..dim).collect();
+        let rows = |linear: &Linear, columns: &[usize]| -> Vec<Reads> {
+            let weights = linear.parameters().chunks_exact(columns.len());
+            weights.map(|w| Reads::direction(w, columns, dim)).collect()
+        };
+        match &self.map {
+            FeatureMap::Identity(_) => (0..dim).map(Reads::Column).collect(),
+            FeatureMap::Linear(map) => rows(map, &everything),
+            FeatureMap::Mlp(map) => vec![Reads::Hidden; map.output_dim()],
+            FeatureMap::Mixed(map) => {
+                let kinds = map.columns();
+                let numeric: Vec<usize> = (0..dim).filter(|&c| kinds[c] == Column::Numeric).collect();
+                let mut directions = map.linear().map_or(Vec::new(), |l| rows(l, &numeric)).into_iter();
+                let one = |source: &Source| match source {
+                    Source::Direction => directions.next().unwrap_or(Reads::Hidden),
+                    Source::Column(c) => Reads::Column(*c),
+                };
+                map.sources().iter().map(one).collect()
+            }
+        }
+    }
+
     /// Whether the map is being learned.
     pub fn is_learning(&self) -> bool {
         self.adam.is_some()
@@ -148,15 +224,13 @@ impl Encoder {
 
     /// Whether a row's features can still change: then what was learned cannot be un-learned exactly.
     pub fn is_fixed(&self) -> bool {
-        match &self.map {
-            FeatureMap::Identity(_) => true,
-            FeatureMap::Linear(map) => {
-                !self.is_learning() && !matches!(map.scaling(), crate::feature::Scaling::Batch)
-            }
-            FeatureMap::Mlp(map) => {
-                !self.is_learning() && !matches!(map.scaling(), crate::feature::Scaling::Batch)
-            }
-        }
+        let scaling = match &self.map {
+            FeatureMap::Identity(_) => return true,
+            FeatureMap::Linear(map) => Some(map.scaling()),
+            FeatureMap::Mlp(map) => Some(map.scaling()),
+            FeatureMap::Mixed(map) => map.linear().map(Linear::scaling),
+        };
+        !self.is_learning() && !matches!(scaling, Some(Scaling::Batch))
     }
 
     /// Ends learning and makes the batch statistics constants.
@@ -217,5 +291,26 @@ impl Encoder {
         }
         let reason = "the feature map still changes; freeze it first, then it is exact";
         Err(Error::Unsupported { operation, reason })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_outlier_does_not_press_the_others_together() {
+        let mut x: Vec<f64> = (0..1000).flat_map(|i| [f64::from(i), 7.0]).collect();
+        x.extend([1e9, 8.0]);
+        let scaling = ColumnScaling::robust(&x, 2).unwrap();
+        let mut row = Vec::new();
+        // Between the quantiles lie 680 of the numbers 0 to 999.
+        scaling.apply(&[160.0, 7.0], &mut row).unwrap();
+        assert!((row[0] + 1.0).abs() < 0.01, "{row:?}");
+        scaling.apply(&[1e9, 8.0], &mut row).unwrap();
+        assert_eq!(row[0], OUTLIER);
+        // The second column repeats one value: it goes by its deviation, and its only other value is pulled in.
+        assert_eq!(row[1], OUTLIER);
+        assert!(ColumnScaling::identity(2).apply(&[1e9, f64::NAN], &mut row).is_err());
     }
 }

@@ -16,10 +16,10 @@ use crate::posterior::Prediction;
 
 pub use builder::{OffGrid, WiskiBuilder};
 pub use classifier::{ClassPrediction, ClassSnapshot, OnlineClassifier};
-pub use encoder::{ColumnScaling, Encoder};
+pub use encoder::{ColumnScaling, Encoder, Reads};
 pub use labels::{Classes, Unseen};
 pub use metrics::{DriftDetector, Prequential, PrequentialClasses, Z95};
-pub use regressor::{OnlineRegressor, SampledFunction, Snapshot, TargetScale};
+pub use regressor::{BlockSummary, OnlineRegressor, SampledFunction, Snapshot, TargetScale};
 pub use settings::{Features, HalfLife, InputScaling, NoiseModel, Schedule, Settings, TargetScaling};
 pub use stream::Reader;
 pub use wiski::Wiski;

@@ -8,11 +8,12 @@
 //! learned had it been known from the first row on.
 
 use super::encoder::Encoder;
-use super::settings::{Features, Schedule, Settings};
+use super::settings::{Features, NoiseModel, Schedule, Settings};
 use super::stream::{self, Fading};
 use super::{OffGrid, OnlineGp, Outcome, Wiski};
 use crate::error::{Error, Result, length};
 use crate::feature::{FeatureMap, Identity, Moments};
+use crate::kernel::Kernel;
 use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, Rows};
 use crate::likelihood::{ClassTarget, Dirichlet};
 use crate::posterior::{Prediction, Predictor};
@@ -134,14 +135,14 @@ impl Processes {
         adding: bool,
     ) -> Result<Self> {
         let scaling = stream::column_scaling(settings, &rows.x, input_dim)?;
-        let lattice = stream::lattice(settings, input_dim)?;
+        let mut lattice = stream::lattice(settings, input_dim)?;
         let likelihood = Dirichlet::new(count);
         let mut kernel = settings.start_kernel(input_dim)?;
         if settings.kernel.is_none() && count > 1 {
             kernel = kernel.scaled(likelihood.target_variance());
         }
         let mut start = Hyperparameters { kernels: vec![kernel], noise: 1.0 };
-        let space = settings.hyper_space(&start)?.with_known_noise();
+        let mut space = settings.hyper_space(&start)?.with_known_noise();
         let (map, moments, choice) = if settings.features == Features::Identity {
             (FeatureMap::from(Identity::new(input_dim)), Moments::new(input_dim), None)
         } else {
@@ -157,14 +158,19 @@ impl Processes {
                 let t = likelihood.target(class == 1);
                 scaled.push(&row, t.target, t.noise);
             }
-            let (warm, choice) =
-                stream::features(&scaled, settings, lattice.clone(), start.clone(), space.clone())?;
+            let known = Settings { noise: NoiseModel::Known, ..settings.clone() };
+            let (warm, choice) = stream::features(&scaled, &known, lattice, start.clone(), space)?;
+            (lattice, space) = (warm.lattice().clone(), warm.space().clone().with_known_noise());
             let (map, moments, hyper) = warm.into_parts();
             start = hyper;
             (map, moments, choice)
         };
         let mut encoder = Encoder::new(scaling, map, moments);
-        encoder.learn_at(settings.feature_rate)?;
+        if settings.is_additive() {
+            encoder.freeze()?;
+        } else {
+            encoder.learn_at(settings.feature_rate)?;
+        }
 
         let mut h = Vec::with_capacity(rows.classes.len() * lattice.dim());
         for x in rows.x.chunks_exact(input_dim) {
@@ -216,14 +222,18 @@ impl Processes {
 
     /// The geometric means of the hyperparameters of all classes that the rows say something about.
     fn typical(&self, fallback: &Hyperparameters) -> Result<Hyperparameters> {
-        let raw =
-            |p: &Process| -> Vec<f64> { p.model.kernels()[0].parameters().iter().map(|v| v.ln()).collect() };
+        let raw = |p: &Process| -> Vec<f64> {
+            p.model.kernels().iter().flat_map(Kernel::parameters).map(f64::ln).collect()
+        };
         let all: Vec<Vec<f64>> = self.classes.iter().filter(|p| p.speaks()).map(raw).collect();
         let mut typical = fallback.clone();
         if !all.is_empty() {
             let mean = |k: usize| (all.iter().map(|v| v[k]).sum::<f64>() / all.len() as f64).exp();
-            let values: Vec<f64> = (0..all[0].len()).map(mean).collect();
-            typical.kernels[0].set_parameters(&values)?;
+            let mut values = (0..all[0].len()).map(mean);
+            for kernel in &mut typical.kernels {
+                let own: Vec<f64> = values.by_ref().take(kernel.parameter_count()).collect();
+                kernel.set_parameters(&own)?;
+            }
         }
         Ok(typical)
     }

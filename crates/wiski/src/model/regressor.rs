@@ -13,12 +13,13 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use super::encoder::{Encoder, FixedEncoder};
+use super::encoder::{Encoder, FixedEncoder, Reads};
 use super::metrics::Prequential;
 use super::settings::{NoiseModel, Schedule, Settings, TargetScaling};
 use super::stream::{self, Fading, Published, Reader};
 use super::{OnlineGp, Outcome, Wiski};
 use crate::error::{Error, Result, finite, length, positive};
+use crate::grid::Grid;
 use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, LbfgsB, Rows};
 use crate::posterior::{FunctionSample, Prediction, PredictionGradient, Predictor};
 use crate::saved::{Restore, restored_after_reading};
@@ -69,6 +70,17 @@ impl TargetScale {
             noise: p.noise * square,
         }
     }
+}
+
+/// One block of an additive model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BlockSummary {
+    /// What it reads, one entry for each axis of its grid.
+    pub reads: Vec<Reads>,
+    /// The number of its grid points.
+    pub points: usize,
+    /// Its share of the variance over the data that the model explains, all blocks taken for themselves.
+    pub share: f64,
 }
 
 /// An online Gaussian process regression on raw rows.
@@ -149,6 +161,7 @@ impl Restore for Running {
 impl OnlineRegressor {
     /// A model of rows with `input_dim` columns.
     pub fn new(input_dim: usize, settings: Settings) -> Result<Self> {
+        let settings = settings.resolved(input_dim);
         settings.check(input_dim)?;
         Ok(Self {
             settings,
@@ -200,6 +213,45 @@ impl OnlineRegressor {
     /// How targets are scaled inside the model at the moment.
     pub fn target_scale(&self) -> TargetScale {
         self.running.as_ref().map_or(TargetScale::IDENTITY, |r| r.scale)
+    }
+
+    /// The blocks of the model, in their order: what each reads and how much of the variance it explains.
+    pub fn blocks(&self) -> Vec<BlockSummary> {
+        let Some(running) = &self.running else { return Vec::new() };
+        let shares = running.model.shares();
+        let mut reads = running.encoder.reads().into_iter();
+        let grids = running.model.stats().lattice().grids();
+        let block = |(grid, share): (&Grid, f64)| BlockSummary {
+            reads: reads.by_ref().take(grid.dim()).collect(),
+            points: grid.len(),
+            share,
+        };
+        grids.iter().zip(shares).map(block).collect()
+    }
+
+    /// The effect of one block at rows given one after the other, in the units of the target and centred over
+    /// the data: the mean and variance of what this block adds to a prediction. To draw a curve, vary the
+    /// columns that the block reads; the others do not matter unless it reads a direction.
+    pub fn effect(&mut self, block: usize, x: &[f64]) -> Result<Vec<Prediction>> {
+        length("x", x.len() / self.input_dim * self.input_dim, x.len())?;
+        let Some(running) = &mut self.running else {
+            return Err(Error::Unsupported { operation: "effect", reason: "the warm-up is not over" });
+        };
+        let grids = running.model.stats().lattice().grids();
+        let first: usize = grids.iter().take(block).map(Grid::dim).sum();
+        let dim = grids.get(block).map_or(0, Grid::dim);
+        let mut h = Vec::with_capacity(x.len() / self.input_dim * dim);
+        for (row, x) in x.chunks_exact(self.input_dim).enumerate() {
+            let all = running.encoder.encode(x).map_err(|error| error.in_row(row))?;
+            h.extend_from_slice(&all[first..first + dim]);
+        }
+        let square = running.scale.scale * running.scale.scale;
+        let unscaled = |p: Prediction| Prediction {
+            mean: p.mean * running.scale.scale,
+            variance: p.variance * square,
+            noise: 0.0,
+        };
+        Ok(running.model.effect(block, &h)?.into_iter().map(unscaled).collect())
     }
 
     /// Which projection was chosen, if one was.
@@ -345,6 +397,10 @@ impl OnlineRegressor {
             if running.refits > refits {
                 self.publish();
             }
+            if !self.warm_up.is_empty() {
+                self.warm_up.push(x, y, noise);
+                self.grow_up()?;
+            }
             return Ok((learned.0, Some(learned.1)));
         }
         stream::admit_to_warm_up(&self.settings, x, self.input_dim)?;
@@ -372,8 +428,43 @@ impl OnlineRegressor {
         }
         let running = Running::start(&self.warm_up, &self.settings, self.input_dim, &self.targets)?;
         self.running = Some(Box::new(running));
-        self.warm_up = Rows::default();
+        // Rows that fade cannot be learned anew with their old weights.
+        let settings = &self.settings;
+        if !settings.is_additive() || settings.half_life.is_some() || self.warm_up.len() >= settings.memory {
+            self.warm_up = Rows::default();
+        }
         self.publish();
+        Ok(())
+    }
+
+    /// Learns the features of a sum of grids anew from all rows so far, at a quarter of the memory and when it
+    /// is full. All rows are still there, so that the statistics are exact under the new features.
+    fn grow_up(&mut self) -> Result<()> {
+        let (rows, memory) = (self.warm_up.len(), self.settings.memory);
+        let young = rows == memory / 4 && 2 * rows >= 3 * self.settings.warm_up_rows(self.input_dim);
+        if !young && rows < memory {
+            return Ok(());
+        }
+        let mut new = Running::start(&self.warm_up, &self.settings, self.input_dim, &self.targets)?;
+        new.refits = self.refits() + 1;
+        self.running = Some(Box::new(new));
+        if rows >= memory {
+            self.warm_up = Rows::default();
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// Whether features may still be learned anew from rows in memory.
+    pub fn is_young(&self) -> bool {
+        self.running.is_some() && !self.warm_up.is_empty()
+    }
+
+    fn require_settled(&self, operation: &'static str) -> Result<()> {
+        if self.is_young() {
+            let reason = "the features may still be learned anew; freeze them first, then it is exact";
+            return Err(Error::Unsupported { operation, reason });
+        }
         Ok(())
     }
 
@@ -381,7 +472,10 @@ impl OnlineRegressor {
     /// same coordinates for ever, and rows can be forgotten and models merged.
     pub fn freeze_features(&mut self) -> Result<()> {
         match &mut self.running {
-            Some(running) => running.encoder.freeze(),
+            Some(running) => {
+                self.warm_up = Rows::default();
+                running.encoder.freeze()
+            }
             None => {
                 Err(Error::Unsupported { operation: "freezing features", reason: "the warm-up is not over" })
             }
@@ -394,6 +488,7 @@ impl OnlineRegressor {
         let Some(running) = &self.running else {
             return Err(Error::Unsupported { operation: "shard", reason: "the warm-up is not over" });
         };
+        self.require_settled("shard")?;
         running.encoder.require_fixed("shard")?;
         let mut shard = Self::new(self.input_dim, self.settings.clone())?;
         let mut running = running.clone();
@@ -413,6 +508,7 @@ impl OnlineRegressor {
     /// As [`OnlineRegressor::forget`], for a row with known noise variance.
     pub fn forget_noisy(&mut self, x: &[f64], y: f64, variance: f64) -> Result<()> {
         finite("y", y, 0)?;
+        self.require_settled("forget")?;
         let Some(running) = &mut self.running else {
             return Err(Error::Unsupported { operation: "forget", reason: "the warm-up is not over" });
         };
@@ -424,6 +520,8 @@ impl OnlineRegressor {
     /// Learns everything another model has learned. Exact; refused unless both models map rows to the same
     /// coordinates.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
+        self.require_settled("merge")?;
+        other.require_settled("merge")?;
         let (Some(running), Some(theirs)) = (&mut self.running, &other.running) else {
             return Err(Error::Unsupported { operation: "merge", reason: "a warm-up is not over" });
         };
@@ -517,17 +615,23 @@ impl Running {
             scaled.push(&row, scale.apply(rows.y[i]), rows.noise[i]);
         }
 
-        let lattice = stream::lattice(settings, input_dim)?;
         let kernels = vec![settings.start_kernel(input_dim)?];
         let known = settings.noise == NoiseModel::Known;
         let noise = if known { scale.scale.powi(-2) } else { settings.initial_noise };
         let hyper = Hyperparameters { kernels, noise };
         let space = settings.hyper_space(&hyper)?;
 
-        let (warm, choice) = stream::features(&scaled, settings, lattice.clone(), hyper, space.clone())?;
+        let lattice = stream::lattice(settings, input_dim)?;
+        let (warm, choice) = stream::features(&scaled, settings, lattice, hyper, space)?;
+        let (lattice, space) = (warm.lattice().clone(), warm.space().clone());
         let (map, moments, hyper) = warm.into_parts();
         let mut encoder = Encoder::new(scaling, map, moments);
-        encoder.learn_at(settings.feature_rate)?;
+        if settings.is_additive() {
+            // Its features are learned from rows in memory, all at once, and stand in between.
+            encoder.freeze()?;
+        } else {
+            encoder.learn_at(settings.feature_rate)?;
+        }
         let mut model = stream::process(settings, &lattice, &hyper)?;
         let mut h = Vec::with_capacity(rows.len() * lattice.dim());
         for x in rows.x.chunks_exact(input_dim) {

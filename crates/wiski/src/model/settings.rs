@@ -1,14 +1,44 @@
 //! What a user may choose about an online model of raw rows; every choice has a default.
 
 use crate::error::{Error, Result, length};
+use crate::feature::Column;
 use crate::kernel::{Family, Kernel, MAX_DIM};
 use crate::learn::{HyperSpace, Hyperparameters, Hyperprior, Start, WarmUpTraining};
 use crate::model::{DriftDetector, OffGrid};
 use serde::{Deserialize, Serialize};
 
 /// How rows become coordinates on the grid.
+///
+/// ```
+/// use wiski::{Features, OnlineRegressor, Settings, feature::Column};
+///
+/// // A temperature, an hour of the day and one of three stations: a sum of small grids.
+/// let columns = vec![
+///     Column::Numeric,
+///     Column::Periodic { period: 24.0 },
+///     Column::Categorical { levels: 3, ordered: false },
+/// ];
+/// let mut model = OnlineRegressor::new(3, Settings { features: Features::Auto, columns, ..Settings::default() })?;
+/// for i in 0..400 {
+///     let (t, hour, station) = ((0.37 * i as f64).sin(), (i % 24) as f64, (i % 3) as f64);
+///     model.step(&[t, hour, station], t * t + (hour / 24.0 * 6.2832).cos() + station)?;
+/// }
+/// let p = model.predict(&[0.5, 12.0, 1.0])?;
+/// assert!((p.mean - 0.25).abs() < 0.05);
+/// # Ok::<(), wiski::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Features {
+    /// The columns themselves for one or two numeric inputs (three with 1,000 warm-up rows or more), a sum of
+    /// small grids otherwise.
+    Auto,
+    /// A sum of small grids, f(x) = Σ_j f_j: one for the ridge direction, one for every column, some for pairs
+    /// of columns that interact; directions are learned where the rows can carry it
+    /// ([`AdditiveSearch`](crate::learn::AdditiveSearch)).
+    Additive {
+        /// The number of directions through the numeric columns; `None` for a choice by their number.
+        directions: Option<usize>,
+    },
     /// The columns themselves, each scaled to about [−1, 1]: for one to four inputs.
     Identity,
     /// A learned linear projection with streaming batch-norm and tanh.
@@ -24,6 +54,17 @@ pub enum Features {
         outputs: usize,
     },
 }
+
+/// The priors of a sum of grids, unless others are given: a scale is exponential, so that the many blocks that
+/// are of no use shrink towards nothing, and a length-scale is probably not much below the width of its grid,
+/// since a wiggly effect of few rows is noise.
+const RELEVANCE: [(&str, Hyperprior); 2] = [
+    ("outputscale", Hyperprior::Gamma { shape: 1.0, rate: 1.0 }),
+    ("lengthscale", Hyperprior::LogNormal { mu: 0.5, sigma: 0.7 }),
+];
+
+/// The smallest eigenvalue cut-off of a sum of grids.
+const ADDITIVE_TOLERANCE: f64 = 1e-6;
 
 /// How columns are scaled before the feature map.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,8 +128,18 @@ pub enum HalfLife {
 pub struct Settings {
     /// How rows become coordinates.
     pub features: Features,
-    /// Grid points per axis: one number for all axes, or one each.
+    /// Grid points per axis: one number for all axes, or one each. For a sum of grids: the points of
+    /// its one-dimensional grids.
     pub grid: Vec<usize>,
+    /// What the columns mean; empty if all are numeric. Other kinds need [`Features::Auto`] or
+    /// [`Features::Additive`].
+    pub columns: Vec<Column>,
+    /// The number of rows from which the blocks and directions of a sum of grids are learned. The first rows are
+    /// kept until there are so many, and features are learned anew from all of them at a quarter and at the end;
+    /// then they stand and no row is kept.
+    pub memory: usize,
+    /// Interactions are added to a sum of grids while its rank stays within this. A row costs 3p².
+    pub rank_budget: usize,
     /// The kernel on the grid; without one, an RBF with a length-scale per axis.
     pub kernel: Option<Kernel>,
     /// The start value of the noise variance, in units of the scaled target.
@@ -113,7 +164,8 @@ pub struct Settings {
     pub warm_up: Option<usize>,
     /// Where a projection starts.
     pub start: Start,
-    /// How a learned map is trained on the warm-up rows.
+    /// How a learned map is trained on the warm-up rows. A sum of grids, whose epochs cost more, takes half as
+    /// many at twice the rate of the features.
     pub training: WarmUpTraining,
     /// The learning rate of a learned map along the stream; 0 keeps it as it is after the warm-up.
     pub feature_rate: f64,
@@ -134,6 +186,9 @@ impl Default for Settings {
         Self {
             features: Features::Identity,
             grid: vec![16],
+            columns: Vec::new(),
+            memory: 8192,
+            rank_budget: 768,
             kernel: None,
             initial_noise: std::f64::consts::LN_2,
             schedule: Schedule::Geometric { ratio: 1.1 },
@@ -175,9 +230,39 @@ impl Settings {
         }
     }
 
-    /// The number of coordinates for rows of D columns.
+    /// These settings with [`Features::Auto`] decided for rows of D columns.
+    pub(crate) fn resolved(mut self, input_dim: usize) -> Self {
+        if self.features == Features::Auto {
+            let numeric = self.columns.iter().all(|c| *c == Column::Numeric);
+            let largest = if self.warm_up.is_some_and(|rows| rows >= 1000) { 3 } else { 2 };
+            self.features = if numeric && input_dim <= largest {
+                Features::Identity
+            } else {
+                Features::Additive { directions: None }
+            };
+        }
+        self
+    }
+
+    /// Whether the model is a sum of grids.
+    pub(crate) fn is_additive(&self) -> bool {
+        matches!(self.features, Features::Additive { .. } | Features::Auto)
+    }
+
+    /// What each of D columns means.
+    pub(crate) fn column_kinds(&self, input_dim: usize) -> Vec<Column> {
+        if self.columns.is_empty() { vec![Column::Numeric; input_dim] } else { self.columns.clone() }
+    }
+
+    /// The eigenvalue cut-off. A sum of grids spends its rank on many blocks, so it drops what is below 10⁻⁶.
+    pub(crate) fn tolerance(&self) -> f64 {
+        if self.is_additive() { self.rank_tolerance.max(ADDITIVE_TOLERANCE) } else { self.rank_tolerance }
+    }
+
+    /// The number of coordinates for rows of D columns; for a sum of grids, of its smallest grids.
     pub(crate) fn outputs(&self, input_dim: usize) -> usize {
         match self.features {
+            Features::Auto | Features::Additive { .. } => 1,
             Features::Identity => input_dim,
             Features::Project { outputs } | Features::Mlp { outputs, .. } => outputs,
         }
@@ -187,6 +272,7 @@ impl Settings {
     pub(crate) fn warm_up_rows(&self, input_dim: usize) -> usize {
         let automatic = match self.features {
             Features::Identity => 50,
+            Features::Additive { .. } => (15 * input_dim).max(300),
             _ => (15 * input_dim).max(200),
         };
         self.warm_up.unwrap_or(automatic).max(2)
@@ -209,7 +295,35 @@ impl Settings {
         if self.noise == NoiseModel::Known {
             space = space.with_known_noise();
         }
+        if self.is_additive() {
+            for (name, prior) in RELEVANCE {
+                space = space.with_prior(name, prior)?;
+            }
+        }
         self.priors.iter().try_fold(space, |space, (name, prior)| space.with_prior(name, *prior))
+    }
+
+    /// Refuses columns that do not fit, and a sum of grids with a kernel for one grid.
+    fn check_columns(&self, input_dim: usize) -> Result<()> {
+        let refuse =
+            |field: &str, reason: &str| Err(Error::Config { field: field.into(), reason: reason.into() });
+        if !self.columns.is_empty() {
+            length("columns", input_dim, self.columns.len())?;
+            self.columns.iter().enumerate().try_for_each(|(i, c)| c.check(i))?;
+            if !self.is_additive() && self.columns.iter().any(|c| *c != Column::Numeric) {
+                return refuse(
+                    "columns",
+                    "periodic and categorical columns need a sum of grids: Features::Auto",
+                );
+            }
+        }
+        if self.is_additive() && self.kernel.is_some() {
+            return refuse("kernel", "a sum of grids has a kernel for each, chosen by its columns");
+        }
+        if let Features::Additive { directions: Some(0) } = self.features {
+            return refuse("features", "a sum of grids needs at least one direction");
+        }
+        Ok(())
     }
 
     /// Refuses settings that describe no model of rows with D columns.
@@ -223,6 +337,7 @@ impl Settings {
             let hint = "project them, for example to 2";
             return refuse("features", format!("a grid has 1 to {MAX_DIM} axes, not {k}; {hint}"));
         }
+        self.check_columns(input_dim)?;
         if self.grid.len() != 1 && self.grid.len() != k {
             return refuse("grid", format!("{} numbers of points were given for {k} axes", self.grid.len()));
         }

@@ -11,9 +11,12 @@ use super::encoder::ColumnScaling;
 use super::settings::{Features, HalfLife, InputScaling, Schedule, Settings};
 use super::{OffGrid, Snapshot, Wiski};
 use crate::error::{Error, Result, finite, length};
-use crate::feature::{Activation, FeatureMap, Identity, Mlp, Moments};
+use crate::feature::{Activation, Column, FeatureMap, Identity, Mlp, Moments};
 use crate::grid::{Grid, Lattice};
-use crate::learn::{Choice, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch, Rows, Start, WarmUp};
+use crate::learn::{
+    AdditiveSearch, Choice, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch, Rows, Start, WarmUp,
+    WarmUpTraining,
+};
 
 /// Old observations are decayed when their weight would fall by this factor: what is neglected meanwhile is
 /// at most one per cent of their weight.
@@ -32,14 +35,20 @@ pub(super) fn check_row(x: &[f64], input_dim: usize) -> Result<()> {
 
 /// How the columns are scaled, given the warm-up rows.
 pub(super) fn column_scaling(settings: &Settings, x: &[f64], input_dim: usize) -> Result<ColumnScaling> {
-    Ok(match &settings.inputs {
+    let mut scaling = match &settings.inputs {
         InputScaling::None => ColumnScaling::identity(input_dim),
         InputScaling::Bounds(bounds) => ColumnScaling::from_bounds(bounds),
         InputScaling::WarmUp => match settings.features {
             Features::Identity => ColumnScaling::from_bounds(&ranges(x, input_dim)),
+            Features::Auto | Features::Additive { .. } => ColumnScaling::robust(x, input_dim)?,
             _ => ColumnScaling::from_moments(&Moments::from_rows(x, input_dim)?),
         },
-    })
+    };
+    // Hours and levels are what they are.
+    for (i, _) in settings.columns.iter().enumerate().filter(|(_, c)| **c != Column::Numeric) {
+        (scaling.shift[i], scaling.factor[i], scaling.limit[i]) = (0.0, 1.0, f64::INFINITY);
+    }
+    Ok(scaling)
 }
 
 /// The range of each column, widened by a twentieth.
@@ -82,11 +91,15 @@ pub(super) fn features(
     space: HyperSpace,
 ) -> Result<(WarmUp, Option<Choice>)> {
     let input_dim = rows.x.len() / rows.len();
-    let tolerance = settings.rank_tolerance;
+    let tolerance = settings.tolerance();
     let (mut warm, choice) = match &settings.features {
         Features::Identity => {
             let map = FeatureMap::from(Identity::new(input_dim));
             (WarmUp::new(rows.clone(), map, lattice, hyper, space, tolerance)?, None)
+        }
+        Features::Auto | Features::Additive { .. } => {
+            let (warm, choice) = additive(rows, settings, hyper.noise)?;
+            (warm, Some(choice))
         }
         Features::Project { outputs } => {
             let search = ProjectionSearch {
@@ -120,16 +133,50 @@ pub(super) fn features(
     Ok((warm, choice))
 }
 
-/// A Gaussian process without data on the given grid.
+/// The directions of a sum of grids unless told otherwise: the ridge direction and every column, and with few
+/// columns some more, since each is one view of them.
+const FEWEST_DIRECTIONS: usize = 24;
+
+/// The sum of grids that the rows lead to.
+fn additive(rows: &Rows, settings: &Settings, noise: f64) -> Result<(WarmUp, Choice)> {
+    let columns = settings.column_kinds(rows.x.len() / rows.len());
+    let numeric = columns.iter().filter(|c| **c == Column::Numeric).count();
+    let directions = match settings.features {
+        Features::Additive { directions: Some(k) } => k,
+        _ if numeric < 2 => numeric,
+        _ => (numeric + 1).max(FEWEST_DIRECTIONS),
+    };
+    let training = WarmUpTraining {
+        epochs: settings.training.epochs.div_ceil(2),
+        feature_rate: 2.0 * settings.training.feature_rate,
+        ..settings.training
+    };
+    let search = AdditiveSearch {
+        rows,
+        columns: &columns,
+        directions,
+        points: settings.grid[0],
+        rank_budget: settings.rank_budget,
+        // What few rows do not show yet, more rows may.
+        prune: rows.len() >= settings.memory,
+        noise,
+        space: &|hyper| settings.hyper_space(hyper),
+        tolerance: settings.tolerance(),
+        training,
+        seed: settings.seed,
+    };
+    search.run()
+}
+
+/// A Gaussian process without data on the given grids.
 pub(super) fn process(settings: &Settings, lattice: &Lattice, hyper: &Hyperparameters) -> Result<Wiski> {
-    Wiski::builder()
-        .grid(lattice.grids()[0].clone())
-        .kernel(hyper.kernels[0].clone())
+    let builder = Wiski::builder()
         .noise(hyper.noise)
         .off_grid(settings.off_grid)
         .max_grid_points(settings.max_grid_points)
-        .rank_tolerance(settings.rank_tolerance)
-        .build()
+        .rank_tolerance(settings.tolerance());
+    let blocks = lattice.grids().iter().zip(&hyper.kernels);
+    blocks.fold(builder, |builder, (grid, kernel)| builder.grid(grid.clone()).kernel(kernel.clone())).build()
 }
 
 /// The optimiser at the end of the warm-up.

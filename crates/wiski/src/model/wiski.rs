@@ -261,6 +261,16 @@ impl Wiski {
         self.posterior.joint(x, &mut self.workspace)
     }
 
+    /// What one block of an additive model says for itself; see [`Posterior::effect`].
+    pub fn effect(&self, block: usize, x: &[f64]) -> Result<Vec<Prediction>> {
+        self.posterior.effect(&self.stats, block, x)
+    }
+
+    /// The share of each block in the explained variance; see [`Posterior::shares`].
+    pub fn shares(&self) -> Vec<f64> {
+        self.posterior.shares(&self.stats)
+    }
+
     /// A whole function drawn exactly from the posterior.
     pub fn sample(&self, rng: &mut impl rand::Rng) -> Result<FunctionSample> {
         self.posterior.sample_with(rng)

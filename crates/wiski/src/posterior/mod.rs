@@ -31,6 +31,7 @@ use crate::prior::Prior;
 use crate::simd::dot;
 use crate::stats::{Stats, Whitened};
 pub(crate) use factor::Factor;
+pub(crate) use predictor::Reading;
 pub use predictor::{FunctionSample, Predictor};
 pub use surface::{Joint, Surface};
 
@@ -85,8 +86,12 @@ impl PredictionGradient {
 
     /// The gradient in h of the evidence, for a point that is itself part of the data.
     pub fn of_evidence(&self, y: f64) -> Vec<f64> {
+        self.slopes_of_evidence(y).collect()
+    }
+
+    pub(crate) fn slopes_of_evidence(&self, y: f64) -> impl Iterator<Item = f64> + '_ {
         let (residual, noise) = (y - self.prediction.mean, self.prediction.noise);
-        self.mean.iter().zip(&self.variance).map(|(m, v)| (residual * m - 0.5 * v) / noise).collect()
+        self.mean.iter().zip(&self.variance).map(move |(m, v)| (residual * m - 0.5 * v) / noise)
     }
 }
 
@@ -417,6 +422,42 @@ impl Posterior {
     /// m p numbers, O(p² Σ g) multiply-adds.
     pub fn surface(&self) -> Surface {
         Surface::new(self)
+    }
+
+    /// What block `j` alone says at points given row after row in its own coordinates, centred over the data:
+    /// mean (w_j − m_j)ᵀa_j and variance ‖V_jᵀ(w_j − m_j)‖², with m_j the mean weights of the data. Without the
+    /// centre a constant could move between blocks at will. p p_j multiply-adds a point.
+    pub fn effect(&self, stats: &Stats, block: usize, h: &[f64]) -> Result<Vec<Prediction>> {
+        let Some(grid) = self.lattice().grids().get(block) else {
+            let reason = format!("there are {} blocks", self.lattice().grids().len());
+            return Err(Error::Config { field: format!("block {block}"), reason });
+        };
+        length("x", h.len() / grid.dim() * grid.dim(), h.len())?;
+        let mut centre = stats.mean_weights();
+        let own = self.lattice().offsets()[block]..self.lattice().offsets()[block] + grid.len();
+        centre[..own.start].fill(0.0);
+        centre[own.end..].fill(0.0);
+        let centre = self.prior.project(&centre, 1, &mut Pool::default());
+        let (mut phi, mut scratch) = (vec![0.0; self.rank()], vec![0.0; self.prior.scratch_len()]);
+        let mut white = vec![0.0; self.factor.stride()];
+        let mut effects = Vec::with_capacity(h.len() / grid.dim());
+        for (row, point) in h.chunks_exact(grid.dim()).enumerate() {
+            let Some(w) = Weights::locate(grid, point) else {
+                return Err(Lattice::from(grid.clone()).outside(point, row));
+            };
+            self.prior.features_on_block(block, &w, &mut phi, &mut scratch);
+            phi.iter_mut().zip(&centre).for_each(|(p, c)| *p -= c);
+            self.factor.whiten(&phi, &mut white);
+            let (mean, variance) = (dot(&phi, &self.mean), dot(&white, &white));
+            effects.push(Prediction { mean, variance, noise: 0.0 });
+        }
+        Ok(effects)
+    }
+
+    /// The share of each block in the variance over the data that the posterior mean explains, all blocks
+    /// taken for themselves. They add up to one.
+    pub fn shares(&self, stats: &Stats) -> Vec<f64> {
+        stats.shares(&self.prior.expand(&self.mean, 1, &mut Pool::default()))
     }
 
     /// The immutable image on the grid, for fast predictions. O(p² Σ g + 7^d m p).

@@ -10,6 +10,7 @@
 //!
 //! The coordinates z are where posteriors live. Everything is computed through the small axis factors.
 
+mod additive;
 mod axis;
 mod congruence;
 mod root;
@@ -22,7 +23,7 @@ use crate::grid::Lattice;
 use crate::interp::Weights;
 use crate::kernel::Kernel;
 use crate::pool::Pool;
-use crate::structure::{BlockMatrix, Cross, GridMatrix};
+use crate::structure::{BlockMatrix, GridMatrix};
 pub(crate) use root::{AxisRoot, Root};
 
 /// One term of one block's kernel.
@@ -155,15 +156,23 @@ impl Prior {
         out
     }
 
-    /// Bᵀ A B, p×p, for a matrix over the lattice.
-    pub(crate) fn congruence(&self, a: &BlockMatrix, pool: &mut Pool) -> Vec<f64> {
+    /// Bᵀ A B, p×p, for a matrix over the lattice; for several grids also A B, m rows of `padded(p)` numbers.
+    pub(crate) fn congruence(&self, a: &BlockMatrix, pool: &mut Pool) -> (Vec<f64>, Option<Vec<f64>>) {
+        if self.lattice.grids().len() > 1 {
+            let (gram, product) = self.products(a, pool);
+            return (gram, Some(product));
+        }
+        let between = |left: &Root, right: &Root, pool: &mut Pool| match &a.diagonal()[0] {
+            GridMatrix::Stencil(a) => congruence::stencil(left, a, right, pool),
+            GridMatrix::Dense(a) => congruence::dense(left, a.data(), right, pool),
+        };
         if let [only] = self.components.as_slice() {
-            return between((only.block, &only.root), a, (only.block, &only.root), pool);
+            return (between(&only.root, &only.root, pool), None);
         }
         let mut gram = pool.take(self.rank * self.rank);
         for (i, left) in self.components.iter().enumerate() {
             for right in &self.components[i..] {
-                let part = between((left.block, &left.root), a, (right.block, &right.root), pool);
+                let part = between(&left.root, &right.root, pool);
                 for (i, row) in left.range().zip(part.chunks_exact(right.root.rank())) {
                     for (j, &value) in right.range().zip(row) {
                         gram[i * self.rank + j] = value;
@@ -173,7 +182,7 @@ impl Prior {
                 pool.give(part);
             }
         }
-        gram
+        (gram, None)
     }
 
     /// (BᵀL)(BᵀL)ᵀ, p×p, for a matrix A = L Lᵀ given by m rows of `columns` numbers.
@@ -188,17 +197,5 @@ impl Prior {
             pool.give(rows);
         }
         gram
-    }
-}
-
-/// B_lᵀ A B_r for two roots, each on one block, the left one's not behind the right one's.
-fn between(left: (usize, &Root), a: &BlockMatrix, right: (usize, &Root), pool: &mut Pool) -> Vec<f64> {
-    match (&a.diagonal()[left.0], left.0 == right.0) {
-        (GridMatrix::Stencil(a), true) => congruence::stencil(left.1, a, right.1, pool),
-        (GridMatrix::Dense(a), true) => congruence::dense(left.1, a.data(), right.1, pool),
-        (_, false) => match a.cross().iter().find(|c| (c.first, c.second) == (left.0, right.0)) {
-            Some(Cross { data, .. }) => congruence::dense(left.1, data, right.1, pool),
-            None => pool.zeros(left.1.rank() * right.1.rank()),
-        },
     }
 }

@@ -30,6 +30,7 @@ use crate::interp::Weights;
 use crate::pool::Pool;
 use crate::prior::Prior;
 use crate::saved::floats;
+use crate::simd::dot;
 use crate::structure::{BlockMatrix, Symmetric};
 use serde::{Deserialize, Serialize};
 
@@ -111,6 +112,8 @@ pub struct Whitened {
     pub(crate) gram: Vec<f64>,
     /// Bᵀ b.
     pub(crate) rhs: Vec<f64>,
+    /// A B, m rows of `padded(p)` numbers, where several grids made it on the way.
+    pub(crate) product: Option<Vec<f64>>,
 }
 
 impl Whitened {
@@ -118,6 +121,9 @@ impl Whitened {
     pub(crate) fn recycle(self, pool: &mut Pool) {
         pool.give(self.gram);
         pool.give(self.rhs);
+        if let Some(product) = self.product {
+            pool.give(product);
+        }
     }
 }
 
@@ -351,6 +357,45 @@ impl Stats {
         Ok(())
     }
 
+    /// W_jᵀD⁻¹1 of every block, one after the other, and 1ᵀD⁻¹1.
+    fn weight_sums(&self) -> (Vec<f64>, f64) {
+        // Weights add up to one on each grid, so W_jᵀD⁻¹1 = A_j1 e for e = one on the first grid.
+        let first = self.lattice.grids()[0].len();
+        let (mut ones, mut sums) = (vec![0.0; self.lattice.len()], vec![0.0; self.lattice.len()]);
+        ones[..first].fill(1.0);
+        self.apply(&ones, &mut sums);
+        let total = sums[..first].iter().sum();
+        (sums, total)
+    }
+
+    /// The mean interpolation weights m_j of every block, one after the other: m_jᵀu_j is the mean over the data
+    /// of block j's function.
+    pub(crate) fn mean_weights(&self) -> Vec<f64> {
+        let (mut sums, total) = self.weight_sums();
+        sums.iter_mut().for_each(|m| *m /= f64::max(total, f64::MIN_POSITIVE));
+        sums
+    }
+
+    /// The share of each block in the sum of the variances, over the data, of the functions with grid values u:
+    /// Var f_j = u_jᵀA_jj u_j/n − (m_jᵀu_j)². The shares add up to one.
+    pub(crate) fn shares(&self, u: &[f64]) -> Vec<f64> {
+        let (sums, total) = self.weight_sums();
+        let total = total.max(f64::MIN_POSITIVE);
+        let (mut own, mut image) = (vec![0.0; u.len()], vec![0.0; u.len()]);
+        let mut variances = Vec::with_capacity(self.lattice.grids().len());
+        for (grid, &at) in self.lattice.grids().iter().zip(self.lattice.offsets()) {
+            let block = at..at + grid.len();
+            own.fill(0.0);
+            own[block.clone()].copy_from_slice(&u[block.clone()]);
+            self.apply(&own, &mut image);
+            let square = dot(&u[block.clone()], &image[block.clone()]) / total;
+            let centre = dot(&u[block.clone()], &sums[block]) / total;
+            variances.push((square - centre * centre).max(0.0));
+        }
+        let sum: f64 = variances.iter().sum();
+        variances.iter().map(|v| if sum > 0.0 { v / sum } else { 0.0 }).collect()
+    }
+
     /// y = A x.
     pub(crate) fn apply(&self, x: &[f64], y: &mut [f64]) {
         match &self.gram {
@@ -362,11 +407,11 @@ impl Stats {
     /// BᵀAB and Bᵀb for a prior on the same grids.
     pub(crate) fn whiten(&self, prior: &Prior, pool: &mut Pool) -> Whitened {
         debug_assert_eq!(prior.lattice(), &self.lattice, "prior and statistics live on the same grids");
-        let gram = match &self.gram {
+        let (gram, product) = match &self.gram {
             Gram::Exact(a) => prior.congruence(a, pool),
-            Gram::LowRank(root) => prior.congruence_of_root(&root.rows(), root.rank(), pool),
+            Gram::LowRank(root) => (prior.congruence_of_root(&root.rows(), root.rank(), pool), None),
         };
-        Whitened { gram, rhs: prior.project(&self.b, 1, pool) }
+        Whitened { gram, rhs: prior.project(&self.b, 1, pool), product }
     }
 
     /// Y = A X for m padded rows of `stride` numbers.

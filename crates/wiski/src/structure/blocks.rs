@@ -13,6 +13,11 @@ use crate::interp::Weights;
 use crate::saved::floats;
 use crate::simd::dot;
 
+mod cross;
+
+use cross::{AddCrosses, MultiplyCrosses, SumCrosses};
+use pulp::Arch;
+
 /// The matrix of one block.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum GridMatrix {
@@ -155,12 +160,7 @@ impl BlockMatrix {
         for ((a, grid), w) in self.diagonal.iter_mut().zip(grids).zip(weights) {
             a.add_outer(grid, w, c);
         }
-        for Cross { first, second, data } in &mut self.cross {
-            let columns = grids[*second].len();
-            weights[*first].for_each(&grids[*first], |i, w| {
-                weights[*second].scatter(&grids[*second], c * w, &mut data[i * columns..(i + 1) * columns]);
-            });
-        }
+        Arch::new().dispatch(AddCrosses { cross: &mut self.cross, grids, weights, c });
     }
 
     /// wᵀ A w.
@@ -168,33 +168,21 @@ impl BlockMatrix {
     pub(crate) fn quadratic(&self, lattice: &Lattice, weights: &[Weights]) -> f64 {
         let grids = lattice.grids();
         let own = self.diagonal.iter().zip(grids).zip(weights).map(|((a, grid), w)| a.quadratic(grid, w));
-        let mut sum = own.sum::<f64>();
-        for Cross { first, second, data } in &self.cross {
-            let columns = grids[*second].len();
-            weights[*first].for_each(&grids[*first], |i, w| {
-                let row = &data[i * columns..(i + 1) * columns];
-                sum += 2.0 * w * weights[*second].gather(&grids[*second], row);
-            });
-        }
-        sum
+        own.sum::<f64>() + 2.0 * Arch::new().dispatch(SumCrosses { cross: &self.cross, grids, weights })
     }
 
-    /// vᵀ A w, where v lives on one block only and shares that block's grid points with w.
-    pub(crate) fn bilinear(&self, lattice: &Lattice, block: usize, v: &Weights, weights: &[Weights]) -> f64 {
+    /// For every block j the part Σ_{i≠j} A_ji w_i of A w that comes from the other blocks, at the 4^{d_j} grid
+    /// points where w_j lives, block after block: (Σ 4^d)² multiply-adds for all blocks together.
+    pub(crate) fn product_across(&self, lattice: &Lattice, weights: &[Weights], out: &mut Vec<f64>) {
         let grids = lattice.grids();
-        let mut sum = self.diagonal[block].bilinear(&grids[block], v, &weights[block]);
-        for Cross { first, second, data } in &self.cross {
-            let (left, right) = match block {
-                b if b == *first => (v, &weights[*second]),
-                b if b == *second => (&weights[*first], v),
-                _ => continue,
-            };
-            let columns = grids[*second].len();
-            left.for_each(&grids[*first], |i, w| {
-                sum += w * right.gather(&grids[*second], &data[i * columns..(i + 1) * columns]);
-            });
-        }
-        sum
+        out.clear();
+        out.resize(lattice.footprint(), 0.0);
+        Arch::new().dispatch(MultiplyCrosses { cross: &self.cross, grids, weights, out });
+    }
+
+    /// vᵀ A_jj w for weights of one point on block j (its weights and their derivatives).
+    pub(crate) fn bilinear(&self, lattice: &Lattice, block: usize, v: &Weights, w: &Weights) -> f64 {
+        self.diagonal[block].bilinear(&lattice.grids()[block], v, w)
     }
 
     /// For each block, the sums of its entries by their distance on each axis.
@@ -313,10 +301,14 @@ impl BlockMatrix {
             }
         }
         let ends: Vec<usize> = (0..self.offsets.len()).map(|j| self.offsets[j] + self.block_len(j)).collect();
+        let panel = |j: usize| {
+            let len = ends[j] - self.offsets[j];
+            MatRef::from_row_major_slice(&rows[self.offsets[j] * stride..ends[j] * stride], len, stride)
+        };
         for Cross { first, second, data } in &mut self.cross {
-            let pairs = (self.offsets[*first]..ends[*first])
-                .flat_map(|i| (self.offsets[*second]..ends[*second]).map(move |k| (i, k)));
-            pairs.zip(data).for_each(|((i, k), entry)| *entry = dot(row(i), row(k)));
+            let (left, right) = (panel(*first), panel(*second));
+            let out = MatMut::from_row_major_slice_mut(data, left.nrows(), right.nrows());
+            matmul(out, Accum::Replace, left, right.transpose(), 1.0, Par::Seq);
         }
     }
 }
@@ -407,9 +399,21 @@ mod tests {
         let mut aw = vec![0.0; lattice.len()];
         a.apply(&w, &mut aw, &mut []);
         assert!((a.quadratic(&lattice, &weights) - dot(&w, &aw)).abs() < 1e-12);
-        // vᵀAw summed over blocks with v = w is wᵀAw.
-        let sum: f64 = (0..3).map(|j| a.bilinear(&lattice, j, &weights[j], &weights)).sum();
-        assert!((sum - dot(&w, &aw)).abs() < 1e-12);
+        // What a block has of A w at its own points, once from itself and once from the others.
+        let mut others = vec![f64::NAN; 3];
+        a.product_across(&lattice, &weights, &mut others);
+        let mut place = 0;
+        for (j, (grid, &offset)) in lattice.grids().iter().zip(lattice.offsets()).enumerate() {
+            let own = a.bilinear(&lattice, j, &weights[j], &weights[j]);
+            let (mut sum, mut want) = (own, 0.0);
+            weights[j].for_each(grid, |i, w| {
+                sum += w * others[place];
+                want += w * aw[offset + i];
+                place += 1;
+            });
+            assert!((sum - want).abs() < 1e-12, "{j}: {sum} {want}");
+        }
+        assert_eq!(place, others.len());
     }
 
     #[test]

@@ -175,3 +175,62 @@ fn eighteen_columns() {
         check(&FeatureMap::from(Linear::new(projection)), &moments, &x, &c, 0.02);
     }
 }
+
+/// Directions between columns of other kinds; a level has no derivative.
+#[test]
+fn mixed_columns() {
+    use crate::feature::{Column, Mixed, Source};
+    let columns = vec![
+        Column::Periodic { period: 5.0 },
+        Column::Numeric,
+        Column::Categorical { levels: 4, ordered: true },
+        Column::Numeric,
+    ];
+    let sources = vec![
+        Source::Column(2),
+        Source::Direction,
+        Source::Column(0),
+        Source::Direction,
+        Source::Direction,
+        Source::Column(0),
+    ];
+    let projection = Projection::new(3, 2, vec![0.7, -0.3, 0.2, 0.9, -0.5, 0.4]).unwrap();
+    let map = FeatureMap::from(Mixed::new(columns, sources, Some(Linear::new(projection))).unwrap());
+    let rows = [1.0, 0.3, 2.0, -0.4, 7.5, -0.9, 0.0, 0.8, -2.0, 0.1, 3.0, 0.2];
+    let moments = map.moments_of(&rows).unwrap();
+    assert_eq!(moments.dim(), 2);
+    let x = [13.2, 0.4, 3.0, -0.7];
+    let h = features(&map, &moments, &x);
+    // 13.2 is 3.2 on a circle of 5.
+    assert_eq!(h[0], 3.0);
+    assert!((h[2] - (2.0 * 3.2 / 5.0 - 1.0)).abs() < 1e-12 && h[2] == h[5]);
+    // Around the level nothing is defined, so it stays out of the loss.
+    let c = [0.0, 0.3, -1.1, 0.8, 0.5, 0.9];
+    let (mut work, mut tape) = (Normaliser::default(), Tape::new());
+    let view = map.prepare(&moments, &mut work).unwrap();
+    let mut out = vec![0.0; 6];
+    view.forward(&x, &mut out, &mut tape).unwrap();
+    let (mut dphi, mut dx) = (vec![0.0; 6], vec![f64::NAN; 4]);
+    view.backward(&mut tape, &c, &mut dphi, Some(&mut dx)).unwrap();
+    for i in 0..6 {
+        let moved = |by: f64| {
+            let mut map = map.clone();
+            map.parameters_mut()[i] += by;
+            loss(&map, &moments, &x, &c)
+        };
+        assert!((dphi[i] - derivative(moved, 0.05)).abs() < 1e-8, "{i}");
+    }
+    for i in [0, 1, 3] {
+        let moved = |by: f64| {
+            let mut x = x;
+            x[i] += by;
+            loss(&map, &moments, &x, &c)
+        };
+        assert!((dx[i] - derivative(moved, 0.05)).abs() < 1e-8, "{i}");
+    }
+    assert_eq!(dx[2], 0.0);
+    let mut normaliser = Normaliser::default();
+    let view = map.prepare(&moments, &mut normaliser).unwrap();
+    assert!(view.forward(&[0.0, 0.0, 4.0, 0.0], &mut out, &mut tape).is_err());
+    assert!(view.forward(&[0.0, 0.0, -1.0, 0.0], &mut out, &mut tape).is_err());
+}

@@ -1,0 +1,179 @@
+//! Which sum of small grids suits many inputs: f(x) = Σ_j f_j(h_j(x)), chosen on rows in memory.
+//!
+//! The search starts from what needs no learning, one block for the ridge direction and one for every column,
+//! and asks on held-out rows whether more is worth it:
+//!
+//! 1. **Interactions.** Two-dimensional blocks over pairs of columns, found greedily: the residuals r of the
+//!    additive fit are given to a Gaussian process on each pair alone, and the pair with the largest gain of
+//!    evidence, log p(r | pair) − log p(r | noise), is taken; its mean is subtracted and the next is sought, up
+//!    to a budget on the rank p.
+//! 2. **Learning.** All directions follow the gradient of the evidence. With few rows for many inputs they
+//!    overfit, and the columns as they are do better; with more they win by far.
+//!
+//! Blocks that carry next to nothing can be left out at the end. A column of its own kind (periodic, categorical)
+//! is a block of its own kind.
+
+mod blocks;
+mod pairs;
+
+use self::blocks::Block;
+use super::{Choice, HyperSpace, Hyperparameters, LbfgsB, Rows, Start, WarmUp, WarmUpTraining};
+use crate::error::Result;
+use crate::feature::Column;
+
+/// Below this many rows nothing can be held out: the columns are taken as they are.
+const FEWEST_ROWS: usize = 60;
+/// From this many rows on one part held out says enough; below, three parts take turns.
+const ONE_FOLD_ROWS: usize = 600;
+/// Training goes on while twice as many epochs gain more than this much log density a row.
+const WORTH_MORE_TRAINING: f64 = 2e-3;
+/// Directions are trained on at most this many rows.
+const TRAINED_ROWS: usize = 3072;
+/// Blocks with a smaller share of the explained variance are left out.
+const SMALLEST_SHARE: f64 = 1e-3;
+
+/// A search for blocks on rows in memory.
+pub struct AdditiveSearch<'a> {
+    /// The rows, scaled.
+    pub rows: &'a Rows,
+    /// What each column means.
+    pub columns: &'a [Column],
+    /// The number of directions through the numeric columns, the ridge direction and the columns themselves
+    /// included; random ones fill up.
+    pub directions: usize,
+    /// Grid points of a one-dimensional block.
+    pub points: usize,
+    /// Interactions are added while the rank stays within this.
+    pub rank_budget: usize,
+    /// Whether blocks that carry next to nothing are left out.
+    pub prune: bool,
+    /// The noise variance to start from.
+    pub noise: f64,
+    /// How given hyperparameters are learned.
+    pub space: &'a dyn Fn(&Hyperparameters) -> Result<HyperSpace>,
+    /// The prior's eigenvalue cut-off.
+    pub tolerance: f64,
+    /// How directions are trained.
+    pub training: WarmUpTraining,
+    /// The seed of random directions.
+    pub seed: u64,
+}
+
+/// A model on each fold, and the log densities of all held-out rows.
+#[derive(Clone, Default)]
+struct Candidate {
+    fits: Vec<WarmUp>,
+    densities: Vec<f64>,
+}
+
+impl Candidate {
+    fn push(&mut self, mut warm: WarmUp, held_out: &Rows) -> Result<()> {
+        self.densities.extend(warm.densities(held_out)?);
+        self.fits.push(warm);
+        Ok(())
+    }
+
+    fn score(&self) -> f64 {
+        self.densities.iter().sum::<f64>() / self.densities.len().max(1) as f64
+    }
+
+    /// Whether this one is better than a simpler one by more than twice the standard error of the difference.
+    fn beats(&self, simpler: &Self) -> bool {
+        let n = self.densities.len() as f64;
+        let mean = self.score() - simpler.score();
+        let differences = self.densities.iter().zip(&simpler.densities).map(|(a, b)| a - b - mean);
+        let variance = differences.map(|d| d * d).sum::<f64>() / (n - 1.0).max(1.0);
+        mean > 2.0 * (variance / n).sqrt()
+    }
+}
+
+impl AdditiveSearch<'_> {
+    /// Finds blocks, directions and hyperparameters for the rows.
+    pub fn run(&self) -> Result<(WarmUp, Choice)> {
+        let mut choice = Choice { start: Start::Axes, epochs: 0, scores: Vec::new() };
+        let n = self.rows.len();
+        if n < FEWEST_ROWS {
+            return Ok((self.fitted(&self.base(self.rows)?, self.rows, None)?, choice));
+        }
+        let (folds, share) = if n < ONE_FOLD_ROWS { (3, 3) } else { (1, 4) };
+        let held_out: Vec<Rows> = (0..folds).map(|fold| self.rows.filter(|i| i % share == fold)).collect();
+        let mut plain = Candidate::default();
+        let mut paired = Candidate::default();
+        for (fold, held_out) in held_out.iter().enumerate() {
+            let train = self.rows.filter(|i| i % share != fold);
+            let mut warm = self.fitted(&self.base(&train)?, &train, None)?;
+            let pairs = self.interactions(&mut warm, &train)?;
+            let with_pairs = self.extended(&warm, &pairs, &train)?;
+            plain.push(warm, held_out)?;
+            paired.push(with_pairs, held_out)?;
+        }
+        choice.scores.extend([(Start::Axes, 0, plain.score()), (Start::Interactions, 0, paired.score())]);
+        let mut best = plain;
+        if paired.beats(&best) {
+            (best, choice.start) = (paired, Start::Interactions);
+        }
+        let checkpoints: Vec<usize> =
+            [1, 2, 4, 8].iter().map(|s| self.training.epochs * s / 8).filter(|&e| e > 0).collect();
+        let mut trained = vec![Candidate::default(); checkpoints.len()];
+        for (warm, held_out) in best.fits.iter().zip(&held_out) {
+            // Long training pays less than the rows it takes: some of them do.
+            let mut learner = warm.clone().thinned(TRAINED_ROWS)?;
+            let mut last = f64::NEG_INFINITY;
+            learner.train(&self.training, |learner, epoch| {
+                let Some(at) = checkpoints.iter().position(|&c| c == epoch) else { return Ok(true) };
+                let whole = learner.clone().with_rows(warm.rows().clone())?;
+                trained[at].push(whole, held_out)?;
+                let before = std::mem::replace(&mut last, trained[at].score());
+                Ok(folds > 1 || last > before + WORTH_MORE_TRAINING)
+            })?;
+        }
+        trained.retain(|candidate| !candidate.fits.is_empty());
+        choice.scores.extend(checkpoints.iter().zip(&trained).map(|(&e, c)| (choice.start, e, c.score())));
+        let longest = (0..trained.len()).max_by(|&i, &j| trained[i].score().total_cmp(&trained[j].score()));
+        if let Some(at) = longest
+            && trained[at].beats(&best)
+        {
+            (best, choice.epochs) = (trained.swap_remove(at), checkpoints[at]);
+        }
+        let mut warm = match best.fits.pop() {
+            // Chosen and trained on most of the rows already: only the hyperparameters see the rest.
+            Some(warm) if folds == 1 => warm.with_rows(self.rows.clone())?,
+            _ => self.repeated(&choice)?,
+        };
+        warm.fit_hyperparameters(&quick())?;
+        let warm = if self.prune { self.pruned(warm)? } else { warm };
+        Ok((warm, choice))
+    }
+
+    /// What was chosen on parts of the rows, on all of them.
+    fn repeated(&self, choice: &Choice) -> Result<WarmUp> {
+        let mut warm = self.fitted(&self.base(self.rows)?, self.rows, None)?;
+        if choice.start == Start::Interactions {
+            let pairs = self.interactions(&mut warm, self.rows)?;
+            warm = self.extended(&warm, &pairs, self.rows)?;
+        }
+        if choice.epochs > 0 {
+            warm.train(&self.training, |_, epoch| Ok(epoch < choice.epochs))?;
+        }
+        Ok(warm)
+    }
+
+    /// Leaves out blocks that carry next to nothing.
+    fn pruned(&self, mut warm: WarmUp) -> Result<WarmUp> {
+        let shares = warm.shares()?;
+        let kept: Vec<usize> = (0..shares.len()).filter(|&j| shares[j] >= SMALLEST_SHARE).collect();
+        if kept.is_empty() || kept.len() == shares.len() {
+            return Ok(warm);
+        }
+        let all = self.blocks_of(&warm);
+        let blocks: Vec<Block> = kept.iter().map(|&j| all[j].clone()).collect();
+        let kernels = kept.iter().map(|&j| warm.hyperparameters().kernels[j].clone()).collect();
+        let before = Hyperparameters { kernels, noise: warm.hyperparameters().noise };
+        self.fitted(&blocks, self.rows, Some(&before))
+    }
+}
+
+/// Hyperparameters near enough to compare candidates.
+fn quick() -> LbfgsB {
+    LbfgsB { max_evaluations: 20, relative_tolerance: 1e-4, ..LbfgsB::default() }
+}
