@@ -123,6 +123,13 @@ pub enum Error {
         reason: &'static str,
     },
 
+    /// The warm-up cannot be completed: not the fault of the row that would have completed it.
+    #[error("the warm-up cannot be completed: {reason}")]
+    WarmUp {
+        /// Why.
+        reason: String,
+    },
+
     /// A file cannot be written, read or understood.
     #[error("{path}: {reason}")]
     File {

@@ -381,16 +381,23 @@ impl Lattice {
         for grid in &self.grids {
             let mut total = 1.0;
             let first = growth.len();
+            // Of several axes the one that has to grow most is to blame.
+            let mut worst = (0.0, first, 0.0);
             for (axis, a) in (first..).zip(&grid.axes) {
                 let value = h[axis];
                 finite(format!("x[{axis}]"), value, row)?;
                 let (below, above) = a.growth_to(value);
                 let points = a.points as f64 + below + above;
                 total *= points;
-                if total > limit as f64 {
-                    return Err(Error::GridTooLarge { axis, value, points: points as usize, limit });
+                let grown = points / a.points as f64;
+                if grown > worst.0 {
+                    worst = (grown, axis, points);
                 }
                 growth.push((below as usize, above as usize));
+            }
+            if total > limit as f64 {
+                let (_, axis, points) = worst;
+                return Err(Error::GridTooLarge { axis, value: h[axis], points: points as usize, limit });
             }
         }
         Ok(Growth(growth))

@@ -209,6 +209,9 @@ impl WarmUp {
         training: &WarmUpTraining,
         mut watch: impl FnMut(&mut Self, usize) -> Result<bool>,
     ) -> Result<()> {
+        if training.epochs == 0 {
+            return Ok(());
+        }
         let (t, f) = (self.space.dim(), self.map.parameters().len());
         let annealing = Annealing { end: training.end_rate, steps: training.epochs };
         let mut adam = Adam::with_groups(&[(0..t, training.rate), (t..t + f, training.feature_rate)])?

@@ -282,7 +282,7 @@ impl OnlineClassifier {
         }
         let known = self.labels.index(label, self.running.is_none())?;
         let Some(running) = &mut self.running else {
-            return self.keep(x, label, known).map(|()| (Outcome::Learned, None));
+            return self.keep(x, label, known, time).map(|()| (Outcome::Learned, None));
         };
         let refits = running.refits();
         let (outcome, prediction) = if let Some(class) = known {
@@ -311,8 +311,10 @@ impl OnlineClassifier {
     }
 
     /// Keeps a row for the warm-up, which may end with it. If that fails, the row is not kept.
-    fn keep(&mut self, x: &[f64], label: &str, known: Option<usize>) -> Result<()> {
+    fn keep(&mut self, x: &[f64], label: &str, known: Option<usize>, time: Option<f64>) -> Result<()> {
         stream::admit_to_warm_up(&self.settings, x, self.input_dim)?;
+        stream::check_time(self.settings.half_life, time, self.warm_up.last_time)?;
+        let time_before = std::mem::replace(&mut self.warm_up.last_time, time);
         let class = known.unwrap_or_else(|| {
             let class = self.labels.add(label, true);
             self.warm_up.classes.iter_mut().filter(|c| **c >= class).for_each(|c| *c += 1);
@@ -323,13 +325,15 @@ impl OnlineClassifier {
         if self.warm_up.classes.len() < self.settings.warm_up_rows(self.input_dim) {
             return Ok(());
         }
-        self.finish_warm_up().inspect_err(|_| {
+        self.finish_warm_up().map_err(|error| {
+            self.warm_up.last_time = time_before;
             self.warm_up.x.truncate(self.warm_up.x.len() - x.len());
             self.warm_up.classes.pop();
             if known.is_none() {
                 self.labels.remove(class);
                 self.warm_up.classes.iter_mut().filter(|c| **c > class).for_each(|c| *c -= 1);
             }
+            Error::WarmUp { reason: error.to_string() }
         })
     }
 

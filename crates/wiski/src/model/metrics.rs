@@ -24,6 +24,14 @@ impl Prequential {
         self.covered += f64::from(u8::from((y - prediction.mean).abs() <= Z95 * prediction.std()));
     }
 
+    /// Takes in the figures of another stream.
+    pub fn merge(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.squared += other.squared;
+        self.negative_log += other.negative_log;
+        self.covered += other.covered;
+    }
+
     /// The number of predictions.
     pub fn rows(&self) -> f64 {
         self.rows

@@ -27,6 +27,9 @@ pub(super) struct LabelledRows {
     #[serde(with = "crate::saved::floats")]
     pub(super) x: Vec<f64>,
     pub(super) classes: Vec<usize>,
+    /// The time of the last row, if rows have times.
+    #[serde(default)]
+    pub(super) last_time: Option<f64>,
 }
 
 /// One class: its process, and for one step per observation the optimiser with the gradient at the present
@@ -196,7 +199,7 @@ impl Processes {
             choice,
             rows_since_refit: 0.0,
             refits: 0,
-            fading: Fading::default(),
+            fading: Fading::since(rows.last_time),
         };
         if settings.fit_warm_up {
             new.fit_warm_up(&start)?;

@@ -40,6 +40,29 @@ impl TargetMoments {
         self.squares += before * (y - self.mean);
     }
 
+    /// Takes in the moments of other targets (Chan, Golub and LeVeque 1979).
+    fn merge(&mut self, other: &Self) {
+        let weight = self.weight + other.weight;
+        if weight > 0.0 {
+            let apart = other.mean - self.mean;
+            self.squares += other.squares + apart * apart * self.weight * other.weight / weight;
+            self.mean += apart * other.weight / weight;
+            self.weight = weight;
+        }
+    }
+
+    /// Takes out a target that was observed.
+    fn forget(&mut self, y: f64) {
+        if self.weight <= 1.0 {
+            *self = Self::default();
+            return;
+        }
+        let now = y - self.mean;
+        self.weight -= 1.0;
+        self.mean -= now / self.weight;
+        self.squares = (self.squares - now * (y - self.mean)).max(0.0);
+    }
+
     fn std(&self) -> f64 {
         let variance = self.squares / self.weight;
         if variance > 0.0 { variance.sqrt() } else { 1.0 }
@@ -104,6 +127,9 @@ pub struct OnlineRegressor {
     input_dim: usize,
     targets: TargetMoments,
     warm_up: Rows,
+    /// The times of the warm-up rows, if they have times.
+    #[serde(default)]
+    times: Vec<f64>,
     running: Option<Box<Running>>,
     metrics: Prequential,
     drifts: u64,
@@ -168,6 +194,7 @@ impl OnlineRegressor {
             input_dim,
             targets: TargetMoments::default(),
             warm_up: Rows::default(),
+            times: Vec::new(),
             running: None,
             metrics: Prequential::default(),
             drifts: 0,
@@ -399,18 +426,23 @@ impl OnlineRegressor {
             }
             if !self.warm_up.is_empty() {
                 self.warm_up.push(x, y, noise);
+                self.times.extend(time);
                 self.grow_up()?;
             }
             return Ok((learned.0, Some(learned.1)));
         }
         stream::admit_to_warm_up(&self.settings, x, self.input_dim)?;
-        let before = self.targets;
+        stream::check_time(self.settings.half_life, time, self.times.last().copied())?;
+        let before = (self.targets, self.times.len());
         self.warm_up.push(x, y, noise);
+        self.times.extend(time);
         self.targets.observe(y);
         if self.warm_up.len() >= self.settings.warm_up_rows(self.input_dim) {
-            self.finish_warm_up().inspect_err(|_| {
+            self.finish_warm_up().map_err(|error| {
                 self.warm_up.pop(self.input_dim);
-                self.targets = before;
+                self.times.truncate(before.1);
+                self.targets = before.0;
+                Error::WarmUp { reason: error.to_string() }
             })?;
         }
         Ok((Outcome::Learned, None))
@@ -426,12 +458,14 @@ impl OnlineRegressor {
             let reason = "at least two rows are needed";
             return Err(Error::Unsupported { operation: "ending the warm-up", reason });
         }
-        let running = Running::start(&self.warm_up, &self.settings, self.input_dim, &self.targets)?;
+        let running =
+            Running::start(&self.warm_up, &self.times, &self.settings, self.input_dim, &self.targets)?;
         self.running = Some(Box::new(running));
         // Rows that fade cannot be learned anew with their old weights.
         let settings = &self.settings;
         if !settings.is_additive() || settings.half_life.is_some() || self.warm_up.len() >= settings.memory {
             self.warm_up = Rows::default();
+            self.times.clear();
         }
         self.publish();
         Ok(())
@@ -445,11 +479,13 @@ impl OnlineRegressor {
         if !young && rows < memory {
             return Ok(());
         }
-        let mut new = Running::start(&self.warm_up, &self.settings, self.input_dim, &self.targets)?;
+        let mut new =
+            Running::start(&self.warm_up, &self.times, &self.settings, self.input_dim, &self.targets)?;
         new.refits = self.refits() + 1;
         self.running = Some(Box::new(new));
         if rows >= memory {
             self.warm_up = Rows::default();
+            self.times.clear();
         }
         self.publish();
         Ok(())
@@ -474,6 +510,7 @@ impl OnlineRegressor {
         match &mut self.running {
             Some(running) => {
                 self.warm_up = Rows::default();
+                self.times.clear();
                 running.encoder.freeze()
             }
             None => {
@@ -494,7 +531,6 @@ impl OnlineRegressor {
         let mut running = running.clone();
         running.model = running.model.cleared()?;
         running.rows_since_refit = 0.0;
-        shard.targets = self.targets;
         shard.running = Some(running);
         Ok(shard)
     }
@@ -514,7 +550,9 @@ impl OnlineRegressor {
         };
         running.encoder.require_fixed("forget")?;
         running.encoder.encode(x)?;
-        running.model.forget(running.encoder.coordinates(), running.scale.apply(y), variance)
+        running.model.forget(running.encoder.coordinates(), running.scale.apply(y), variance)?;
+        self.targets.forget(y);
+        Ok(())
     }
 
     /// Learns everything another model has learned. Exact; refused unless both models map rows to the same
@@ -535,7 +573,10 @@ impl OnlineRegressor {
         let mut model = theirs.model.clone();
         let shift = (running.scale.shift - theirs.scale.shift) / theirs.scale.scale;
         model.rescale_targets(shift, running.scale.scale / theirs.scale.scale)?;
-        running.model.merge(&model)
+        running.model.merge(&model)?;
+        self.targets.merge(&other.targets);
+        self.metrics.merge(&other.metrics);
+        Ok(())
     }
 
     /// Fits the hyperparameters to everything learned so far, whatever the schedule: worth while after merging.
@@ -602,7 +643,13 @@ impl OnlineRegressor {
 }
 
 impl Running {
-    fn start(rows: &Rows, settings: &Settings, input_dim: usize, targets: &TargetMoments) -> Result<Self> {
+    fn start(
+        rows: &Rows,
+        times: &[f64],
+        settings: &Settings,
+        input_dim: usize,
+        targets: &TargetMoments,
+    ) -> Result<Self> {
         let scaling = stream::column_scaling(settings, &rows.x, input_dim)?;
         let scale = match settings.targets {
             TargetScaling::None => TargetScale::IDENTITY,
@@ -631,13 +678,29 @@ impl Running {
             encoder.freeze()?;
         } else {
             encoder.learn_at(settings.feature_rate)?;
+            if settings.schedule == Schedule::Off && settings.feature_rate == 0.0 {
+                // Nothing is to move any more, not even the scale of the features.
+                encoder.freeze()?;
+            }
         }
         let mut model = stream::process(settings, &lattice, &hyper)?;
         let mut h = Vec::with_capacity(rows.len() * lattice.dim());
         for x in rows.x.chunks_exact(input_dim) {
             h.extend_from_slice(encoder.encode(x)?);
         }
-        model.observe_batch(&h, &scaled.y, Some(&scaled.noise))?;
+        let mut fading = Fading::default();
+        if settings.half_life.is_none() {
+            model.observe_batch(&h, &scaled.y, Some(&scaled.noise))?;
+        } else {
+            // Old rows have faded already.
+            for (i, h) in h.chunks_exact(lattice.dim()).enumerate() {
+                if let Some(factor) = fading.pass(settings.half_life, times.get(i).copied())? {
+                    model.decay(factor)?;
+                }
+                model.absorb(h, scaled.y[i], scaled.noise[i])?;
+            }
+            model.refactorize()?;
+        }
         let mut running = Self {
             encoder,
             model,
@@ -647,7 +710,7 @@ impl Running {
             every_step: None,
             rows_since_refit: 0.0,
             refits: 0,
-            fading: Fading::default(),
+            fading,
             gradient: PredictionGradient::default(),
             downhill: Vec::new(),
         };
@@ -723,7 +786,7 @@ impl Running {
 
     /// Brings the targets' scale up to date and refits the hyperparameters.
     fn refit(&mut self, settings: &Settings, targets: &TargetMoments, optimiser: &LbfgsB) -> Result<()> {
-        if settings.targets == TargetScaling::Running {
+        if settings.targets == TargetScaling::Running && targets.weight >= 2.0 {
             let new = TargetScale { shift: targets.mean, scale: targets.std() };
             let factor = new.scale / self.scale.scale;
             self.model.rescale_targets((new.shift - self.scale.shift) / self.scale.scale, factor)?;

@@ -341,6 +341,11 @@ impl Settings {
         if self.grid.len() != 1 && self.grid.len() != k {
             return refuse("grid", format!("{} numbers of points were given for {k} axes", self.grid.len()));
         }
+        let points: f64 = (0..k).map(|i| self.grid[i.min(self.grid.len() - 1)] as f64).product();
+        if points > self.max_grid_points as f64 {
+            let limit = self.max_grid_points;
+            return refuse("grid", format!("{points} points are more than the {limit} that are allowed"));
+        }
         if let Some(kernel) = &self.kernel {
             length("axes of the kernel", k, kernel.dim())?;
         }

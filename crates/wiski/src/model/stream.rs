@@ -205,6 +205,11 @@ pub(super) fn refit_due(schedule: Schedule, rows_since_refit: f64, count: f64) -
     }
 }
 
+/// Refuses a warm-up row without a time where one is needed, or with an earlier one than the row before.
+pub(super) fn check_time(half_life: Option<HalfLife>, time: Option<f64>, last: Option<f64>) -> Result<()> {
+    Fading::since(last).pass(half_life, time).map(|_| ())
+}
+
 /// Exponential forgetting, in steps of one per cent.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Fading {
@@ -214,6 +219,11 @@ pub(super) struct Fading {
 }
 
 impl Fading {
+    /// Fading from a given time on.
+    pub(super) fn since(last_time: Option<f64>) -> Self {
+        Self { last_time, ..Self::default() }
+    }
+
     /// Lets one more row pass; returns the factor by which everything learned is to be decayed now, if any.
     pub(super) fn pass(&mut self, half_life: Option<HalfLife>, time: Option<f64>) -> Result<Option<f64>> {
         self.pending_halvings += match (half_life, time) {

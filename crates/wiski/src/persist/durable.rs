@@ -19,13 +19,20 @@ pub struct DurableOptions {
     pub sync: Sync,
     /// A journal with so many rows is compacted.
     pub compact_after: u64,
+    /// Whether a row that the model refuses stays in the journal, so that it counts as seen. Otherwise it is
+    /// taken back, and can be given again in another form.
+    pub keep_refused: bool,
 }
 
 impl Default for DurableOptions {
     /// The disk is up to date to the second; after a crash at most 50,000 rows are learned anew, which takes
     /// about a second.
     fn default() -> Self {
-        Self { sync: Sync::Every(std::time::Duration::from_secs(1)), compact_after: 50_000 }
+        Self {
+            sync: Sync::Every(std::time::Duration::from_secs(1)),
+            compact_after: 50_000,
+            keep_refused: true,
+        }
     }
 }
 
@@ -63,13 +70,27 @@ impl Durable {
         let lock = lock(&folder.join("lock"))?;
         let (snapshot, log) = (folder.join("model.wiski"), folder.join("journal.log"));
         let mut recovered = Recovered::default();
+        sweep(folder);
         let mut stored: Stored = if snapshot.exists() {
-            load(&snapshot)?
+            let stored: Stored = load(&snapshot)?;
+            if stored.rows == 0 && is_empty_journal(&log) {
+                // A first start that never got a row settles nothing.
+                let mut stored = fresh()?;
+                stored.journal_from = stored.rows;
+                if log.exists() {
+                    fs::remove_file(&log).map_err(|e| failed(&log, &e))?;
+                }
+                save(&snapshot, &stored)?;
+                stored
+            } else {
+                stored
+            }
         } else if log.exists() {
             let reason = "a journal without the snapshot that it continues".into();
             return Err(Error::File { path: folder.display().to_string(), reason });
         } else {
-            let stored = fresh()?;
+            let mut stored = fresh()?;
+            stored.journal_from = stored.rows;
             save(&snapshot, &stored)?;
             stored
         };
@@ -90,6 +111,10 @@ impl Durable {
                 Ok(())
             })?;
             recovered.dropped_bytes = replay.dropped_bytes;
+            if journal.start() > stored.rows {
+                let reason = format!("rows {} to {} are missing", stored.rows + 1, journal.start());
+                return Err(Error::File { path: log.display().to_string(), reason });
+            }
             // A crash right after compaction may leave an older journal behind.
             if journal.last() < stored.rows {
                 Journal::create(&log, width, stored.rows, options.sync)?
@@ -118,7 +143,17 @@ impl Durable {
             self.compact()?;
         }
         self.journal.append(row)?;
-        self.stored.step(row)
+        let answer = self.stored.step(row);
+        if answer.is_err() && !self.options.keep_refused {
+            self.journal.retract()?;
+            self.stored.rows -= 1;
+        }
+        answer
+    }
+
+    /// The number of rows that this journal has seen since it was begun.
+    pub fn rows(&self) -> u64 {
+        self.stored.rows - self.stored.journal_from
     }
 
     /// Writes a snapshot and empties the journal.
@@ -128,6 +163,24 @@ impl Durable {
         let (log, width) = (self.folder.join("journal.log"), self.stored.columns.inputs.len());
         self.journal = Journal::create(&log, width, self.stored.rows, self.options.sync)?;
         Ok(())
+    }
+}
+
+/// Whether a journal holds no row yet, or is not there.
+fn is_empty_journal(log: &Path) -> bool {
+    fs::metadata(log).map_or(true, |meta| meta.len() <= super::journal::HEADER_BYTES as u64)
+}
+
+/// Removes what a crash in the middle of writing left behind. The lock is held, so nobody is writing.
+fn sweep(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let ours = name.starts_with(".model.wiski.") || name.starts_with(".journal.log.");
+        if ours && std::path::Path::new(&name).extension().is_some_and(|e| e == "tmp") {
+            // One that will not go does no harm.
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 

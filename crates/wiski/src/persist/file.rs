@@ -142,7 +142,7 @@ fn read<T: Persistent>(bytes: &[u8]) -> std::result::Result<T, String> {
     let header = Header::parse(bytes)?;
     let body = header.body(bytes)?;
     if header.kind != T::KIND {
-        return Err(format!("this file holds a {}, not a {}", header.kind, T::KIND));
+        return Err(format!("this file is of the kind {}, not {}", header.kind, T::KIND));
     }
     rmp_serde::from_slice(body).map_err(|e| format!("not a valid {}: {e}", T::KIND))
 }
@@ -175,6 +175,12 @@ pub(super) fn failed(path: &Path, error: &io::Error) -> Error {
 /// content or the new one is there.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
+    // The file that a link points to is replaced, not the link; a device is not replaced at all.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let old = fs::metadata(path).ok();
+    if old.as_ref().is_some_and(|old| !old.is_file()) {
+        return Err(io::Error::other("is not a regular file, and is not replaced"));
+    }
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -187,6 +193,9 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary: PathBuf = folder.join(temporary);
     let written = (|| {
         let mut file = File::create(&temporary)?;
+        if let Some(old) = &old {
+            file.set_permissions(old.permissions())?;
+        }
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&temporary, path)

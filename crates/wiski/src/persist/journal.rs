@@ -17,11 +17,13 @@ use crate::error::{Error, Result, length};
 
 const MAGIC: [u8; 8] = *b"\x89WISKJ\r\n";
 const VERSION: u32 = 1;
-const HEADER_BYTES: usize = 32;
-/// Length and checksum.
-const RECORD_HEAD: usize = 12;
-/// No row is longer than this; a length beyond it is damage.
+pub(super) const HEADER_BYTES: usize = 32;
+/// Length, a check of the length, and the checksum of what follows.
+const RECORD_HEAD: usize = 16;
+/// No row is longer than this.
 const MAX_PAYLOAD: usize = 1 << 26;
+/// What follows a record that cannot be read is the rest of this last record, if it is no longer than this.
+const LAST_RECORD: usize = 1 << 16;
 
 const HAS_VALUE: u8 = 1;
 const HAS_LABEL: u8 = 2;
@@ -51,6 +53,8 @@ pub struct Journal {
     /// The number of the last row before the first of this file.
     start: u64,
     bytes: u64,
+    /// The size of the file before the last row.
+    before: u64,
     sync: Sync,
     synced: Instant,
     record: Vec<u8>,
@@ -133,7 +137,18 @@ impl Journal {
         };
         let (file, bytes) = open().map_err(|e| failed(path, &e))?;
         let (path, synced) = (path.to_owned(), Instant::now());
-        Ok(Self { path, file, input_dim, last, start, bytes, sync, synced, record: Vec::new() })
+        Ok(Self {
+            path,
+            file,
+            input_dim,
+            last,
+            start,
+            bytes,
+            before: bytes,
+            sync,
+            synced,
+            record: Vec::new(),
+        })
     }
 
     /// Opens a journal, gives every row in it to `replay`, cuts off an incomplete last record, and goes on
@@ -201,6 +216,24 @@ impl Journal {
         self.last
     }
 
+    /// The number of the last row before the first of this file.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Takes back the row appended last: it was refused, and is to be given again in another form.
+    pub fn retract(&mut self) -> Result<()> {
+        let mut back = || -> io::Result<()> {
+            self.file.set_len(self.before)?;
+            self.file.seek(SeekFrom::Start(self.before))?;
+            Ok(())
+        };
+        back().map_err(|e| failed(&self.path, &e))?;
+        self.last -= u64::from(self.before < self.bytes);
+        self.bytes = self.before;
+        Ok(())
+    }
+
     /// The number of rows in this file.
     pub fn rows(&self) -> u64 {
         self.last - self.start
@@ -241,7 +274,8 @@ impl Journal {
         }
         let check = xxh3_64_with_seed(&record[RECORD_HEAD..], number);
         record[..4].copy_from_slice(&(payload as u32).to_le_bytes());
-        record[4..RECORD_HEAD].copy_from_slice(&check.to_le_bytes());
+        record[4..8].copy_from_slice(&length_check(payload as u32, number).to_le_bytes());
+        record[8..RECORD_HEAD].copy_from_slice(&check.to_le_bytes());
         self.write().map_err(|e| failed(&self.path, &e))?;
         self.last = number;
         Ok(number)
@@ -264,6 +298,7 @@ impl Journal {
         if due {
             self.synced = Instant::now();
         }
+        self.before = self.bytes;
         self.bytes += self.record.len() as u64;
         Ok(())
     }
@@ -293,15 +328,35 @@ fn next_record(bytes: &[u8], number: u64) -> Record<'_> {
     if bytes.len() < RECORD_HEAD || bytes.iter().all(|&b| b == 0) {
         return Record::Incomplete;
     }
-    let payload = u32::from_le_bytes(field(bytes, 0)) as usize;
-    let Some(record) = bytes.get(RECORD_HEAD..RECORD_HEAD.saturating_add(payload)) else {
-        return if payload > MAX_PAYLOAD { Record::Damaged } else { Record::Incomplete };
+    let payload = u32::from_le_bytes(field(bytes, 0));
+    if length_check(payload, number) != u32::from_le_bytes(field(bytes, 4)) {
+        // A wrong length must not make the rows after it disappear.
+        return if bytes.len() <= LAST_RECORD && !resumes(bytes, number) {
+            Record::Incomplete
+        } else {
+            Record::Damaged
+        };
+    }
+    let Some(record) = bytes.get(RECORD_HEAD..RECORD_HEAD.saturating_add(payload as usize)) else {
+        return Record::Incomplete;
     };
-    if xxh3_64_with_seed(record, number) == u64::from_le_bytes(field(bytes, 4)) {
+    if xxh3_64_with_seed(record, number) == u64::from_le_bytes(field(bytes, 8)) {
         Record::Whole(record)
-    } else if bytes.len() == RECORD_HEAD + payload {
+    } else if bytes.len() == RECORD_HEAD + payload as usize {
         Record::Incomplete
     } else {
         Record::Damaged
     }
+}
+
+fn length_check(payload: u32, number: u64) -> u32 {
+    xxh3_64_with_seed(&payload.to_le_bytes(), number) as u32
+}
+
+/// Whether the head of the next row's record stands somewhere in these bytes.
+fn resumes(bytes: &[u8], number: u64) -> bool {
+    let head = |window: &[u8]| {
+        length_check(u32::from_le_bytes(field(window, 0)), number + 1) == u32::from_le_bytes(field(window, 4))
+    };
+    bytes.windows(8).skip(1).any(head)
 }

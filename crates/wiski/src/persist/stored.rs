@@ -164,6 +164,9 @@ pub struct Stored {
     pub columns: Columns,
     /// The number of rows of the stream that went through the model, refused ones included.
     pub rows: u64,
+    /// How many of them had been seen when the journal was begun, for a model that has one.
+    #[serde(default)]
+    pub journal_from: u64,
     /// The model.
     pub model: Model,
 }
@@ -179,7 +182,7 @@ impl Restore for Stored {
 impl Stored {
     /// A model that has seen no rows, with the names of its columns.
     pub fn new(columns: Columns, model: Model) -> Result<Self> {
-        let mut new = Self { columns, rows: 0, model };
+        let mut new = Self { columns, rows: 0, journal_from: 0, model };
         new.restore()?;
         Ok(new)
     }

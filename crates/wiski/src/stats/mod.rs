@@ -246,6 +246,11 @@ impl Stats {
         if self.count < 1.0 {
             return Err(Error::Unsupported { operation: "forget", reason: "no observation is left" });
         }
+        if y * y / noise > self.c * (1.0 + 1e-9) + 1e-300 {
+            // A sum of squares that does not even contain this one.
+            let reason = "the target is larger than all that were learned: this row was not among them";
+            return Err(Error::Unsupported { operation: "forget", reason });
+        }
         if let Gram::LowRank(root) = &mut self.gram {
             let mut column = vec![0.0; self.lattice.len()];
             self.lattice.scatter(&self.weights.0, noise.sqrt().recip(), &mut column);
