@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
+use wiski::feature::Column;
 use wiski::learn::WarmUpTraining;
 use wiski::model::{DriftDetector, HalfLife, InputScaling, NoiseModel};
 use wiski::{Features, Kernel, OffGrid, Schedule, Settings};
@@ -9,8 +10,9 @@ use wiski::{Features, Kernel, OffGrid, Schedule, Settings};
 /// What kind of model, and how it learns.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ModelOptions {
-    /// How rows become coordinates on the grid: identity, project:2 (a learned projection to two) or
-    /// mlp:64,64:2 (a perceptron) [default: identity for one or two inputs, else project:2]
+    /// How rows become coordinates on grids: identity, additive (a sum of small grids; additive:12 for twelve
+    /// directions), project:2 (a learned projection to two), mlp:64,64:2 (a perceptron), or auto: identity for
+    /// one or two inputs, else additive [default: auto]
     #[arg(long, value_name = "MAP")]
     features: Option<String>,
 
@@ -20,14 +22,22 @@ pub(crate) struct ModelOptions {
     grid: Option<String>,
 
     /// The kernel: rbf, matern12, matern32, matern52, rq, periodic, cosine, sm:4; with sums, products and
-    /// axes as in 'rbf + periodic@0'
-    #[arg(long, default_value = "rbf", value_name = "EXPRESSION")]
-    kernel: String,
+    /// axes as in 'rbf + periodic@0' [default: rbf; a sum of grids has its own for each]
+    #[arg(long, value_name = "EXPRESSION")]
+    kernel: Option<String>,
+
+    /// Inputs that repeat, with their period, as hour=24,weekday=7
+    #[arg(long, value_name = "COLUMN=PERIOD", value_delimiter = ',')]
+    periodic: Vec<String>,
+
+    /// Inputs that are levels 0, 1, …, with their number, as station=12
+    #[arg(long, value_name = "COLUMN=LEVELS", value_delimiter = ',')]
+    categorical: Vec<String>,
 
     /// When hyperparameters are learned: geometric:1.1 (whenever there are a tenth more rows), every-step
-    /// (one step for each row, as in the paper) or off
-    #[arg(long, default_value = "geometric:1.1", value_name = "SCHEDULE")]
-    learn: String,
+    /// (one step for each row, as in the paper) or off [default: geometric:1.1]
+    #[arg(long, value_name = "SCHEDULE")]
+    learn: Option<String>,
 
     /// Let a row count half after so many rows; with --time-col after so much time, as 3600, 90m, 12h or 7d
     #[arg(long, value_name = "SPAN")]
@@ -74,19 +84,29 @@ impl ModelOptions {
     /// The settings for rows of `width` inputs, of which `total` are expected if that is known.
     pub(crate) fn settings(
         &self,
-        width: usize,
+        inputs: &[String],
         total: Option<usize>,
         known_noise: bool,
         timed: bool,
     ) -> Result<Settings> {
-        let features = self.features(width)?;
+        let width = inputs.len();
+        let columns = self.columns(inputs)?;
+        let features = self.features(width, !columns.is_empty())?;
         let outputs = match &features {
+            // A sum of grids chooses the axes of each itself.
+            Features::Additive { .. } | Features::Auto => 1,
             Features::Identity => width,
             Features::Project { outputs } | Features::Mlp { outputs, .. } => *outputs,
         };
+        let additive = matches!(features, Features::Additive { .. } | Features::Auto);
         ensure!((1..=4).contains(&outputs), "--features: a grid has 1 to 4 axes, not {outputs}");
         let schedule = self.schedule()?;
-        let mut kernel = Kernel::parse(&self.kernel, outputs)?;
+        let mut kernel = Kernel::parse(self.kernel.as_deref().unwrap_or("rbf"), outputs)?;
+        if additive {
+            ensure!(self.kernel.is_none(), "--kernel: a sum of grids has its own kernel for each");
+            let only_noise = self.init.iter().all(|entry| entry.starts_with("noise="));
+            ensure!(only_noise, "--init: of a sum of grids only the noise can be given");
+        }
         let mut noise = None;
         for entry in &self.init {
             if let Some(value) = start_value(entry, &mut kernel)? {
@@ -98,7 +118,8 @@ impl ModelOptions {
         Ok(Settings {
             features,
             grid: self.grid(outputs)?,
-            kernel: Some(kernel),
+            kernel: if additive { None } else { Some(kernel) },
+            columns,
             initial_noise: noise.unwrap_or(defaults.initial_noise),
             schedule,
             fit_warm_up: !fixed,
@@ -123,9 +144,49 @@ impl ModelOptions {
         })
     }
 
-    fn features(&self, width: usize) -> Result<Features> {
+    /// What the inputs mean; empty if all are plain numbers.
+    fn columns(&self, inputs: &[String]) -> Result<Vec<Column>> {
+        let mut columns = vec![Column::Numeric; inputs.len()];
+        let entry = |option: &str, text: &String| -> Result<(usize, f64)> {
+            let Some((name, value)) = text.split_once('=') else {
+                bail!("{option}: '{text}' is not column=number");
+            };
+            let Some(place) = inputs.iter().position(|i| i == name) else {
+                bail!("{option}: '{name}' is not one of the inputs {}", inputs.join(", "));
+            };
+            Ok((place, number(option, value)?))
+        };
+        for text in &self.periodic {
+            let (place, period) = entry("--periodic", text)?;
+            ensure!(period > 0.0, "--periodic: the period of {text} must be positive");
+            columns[place] = Column::Periodic { period };
+        }
+        for text in &self.categorical {
+            let (place, levels) = entry("--categorical", text)?;
+            ensure!(
+                levels >= 2.0 && levels.fract() == 0.0,
+                "--categorical: {text} is not a number of levels"
+            );
+            columns[place] = Column::Categorical { levels: levels as usize, ordered: false };
+        }
+        let plain = columns.iter().all(|c| *c == Column::Numeric);
+        Ok(if plain { Vec::new() } else { columns })
+    }
+
+    /// Whether any option describes the model.
+    pub(crate) fn is_given(&self) -> bool {
+        let texts = [&self.features, &self.grid, &self.kernel, &self.learn, &self.half_life, &self.bounds];
+        texts.iter().any(|t| t.is_some())
+            || [&self.init, &self.periodic, &self.categorical].iter().any(|l| !l.is_empty())
+            || self.pretrain.is_some()
+    }
+
+    fn features(&self, width: usize, special: bool) -> Result<Features> {
+        let automatic = || {
+            if width <= 2 && !special { Features::Identity } else { Features::Additive { directions: None } }
+        };
         let Some(text) = &self.features else {
-            return Ok(if width <= 2 { Features::Identity } else { Features::Project { outputs: 2 } });
+            return Ok(automatic());
         };
         let number = |text: &str| -> Result<usize> {
             match text.parse() {
@@ -135,6 +196,9 @@ impl ModelOptions {
         };
         let parts: Vec<&str> = text.split(':').collect();
         Ok(match parts[..] {
+            ["auto"] => automatic(),
+            ["additive"] => Features::Additive { directions: None },
+            ["additive", directions] => Features::Additive { directions: Some(number(directions)?) },
             ["identity"] => Features::Identity,
             ["project"] => Features::Project { outputs: 2 },
             ["project", outputs] => Features::Project { outputs: number(outputs)? },
@@ -143,7 +207,7 @@ impl ModelOptions {
             ["mlp", hidden, outputs] => {
                 Features::Mlp { hidden: numbers(hidden, number)?, outputs: number(outputs)? }
             }
-            _ => bail!("--features: '{text}' is not identity, project:2 or mlp:64,64:2"),
+            _ => bail!("--features: '{text}' is not auto, identity, additive:12, project:2 or mlp:64,64:2"),
         })
     }
 
@@ -167,8 +231,8 @@ impl ModelOptions {
     }
 
     fn schedule(&self) -> Result<Schedule> {
-        let (name, value) =
-            self.learn.split_once(':').map_or((self.learn.as_str(), None), |(n, v)| (n, Some(v)));
+        let learn = self.learn.as_deref().unwrap_or("geometric");
+        let (name, value) = learn.split_once(':').map_or((learn, None), |(n, v)| (n, Some(v)));
         let value = value.map(|v| number("--learn", v)).transpose()?;
         Ok(match name {
             "geometric" => {
@@ -182,7 +246,7 @@ impl ModelOptions {
                 Schedule::EveryStep { rate }
             }
             "off" if value.is_none() => Schedule::Off,
-            _ => bail!("--learn: '{}' is not geometric:1.1, every-step or off", self.learn),
+            _ => bail!("--learn: '{learn}' is not geometric:1.1, every-step or off"),
         })
     }
 
@@ -254,7 +318,11 @@ fn start_value(entry: &str, kernel: &mut Kernel) -> Result<Option<f64>> {
     }
     let names = kernel.parameter_names();
     // `lengthscale` stands for lengthscale[0], lengthscale[1], …; a full name for itself.
-    let stem = |full: &str| full.split('[').next().unwrap_or(full) == name;
+    // In a sum, each part's number stands before the name, as in 0.lengthscale[0].
+    let stem = |full: &str| {
+        let stem = full.split('[').next().unwrap_or(full);
+        stem == name || stem.split_once('.').is_some_and(|(_, own)| own == name)
+    };
     let own: Vec<usize> = (0..names.len()).filter(|&i| names[i] == name || stem(&names[i])).collect();
     if own.is_empty() {
         bail!("--init: there is no hyperparameter '{name}'; there are noise, {}", names.join(", "));

@@ -20,6 +20,16 @@ pub(crate) enum Error {
     Write { file: String, why: io::Error },
 }
 
+/// Prints a line on standard output; a closed pipe or a full disk is an error like any other.
+pub(crate) fn say(text: impl std::fmt::Display) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|why| {
+        let file = "standard output".to_owned();
+        let closed = why.kind() == ErrorKind::BrokenPipe;
+        if closed { Error::Closed { file }.into() } else { Error::Write { file, why }.into() }
+    })
+}
+
 /// Whether an error came from a reader that had enough.
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {

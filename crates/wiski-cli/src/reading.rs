@@ -1,12 +1,23 @@
 //! Rows from a file to a model: bad ones are refused or skipped, and everything is named.
 
-use anyhow::{Result, anyhow};
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 use wiski::model::{ColumnScaling, InputScaling};
-use wiski::persist::{self, Columns, Model, Target};
+use wiski::persist::{self, Columns, Model, Stored, Target};
 use wiski::{Features, Settings};
 
 use crate::input::{self, BadRow, Row, Rows, Selection, Source, TargetKind};
+
+/// A model from a file, ready to predict: one in the middle of its warm-up ends it here, in memory.
+pub(crate) fn load(path: &Path) -> Result<Stored> {
+    let mut stored: Stored = persist::load(path)?;
+    if !stored.model.is_running() && stored.model.count() >= 2.0 {
+        stored.model.finish_warm_up().with_context(|| path.display().to_string())?;
+    }
+    Ok(stored)
+}
 
 /// How to read rows.
 #[derive(Args, Debug, Clone)]
@@ -130,7 +141,12 @@ pub(crate) fn refusal(
         wiski::Error::OutsideGrid { axis, lo, hi, .. } => match in_user_units(*axis, [*lo, *hi], model) {
             Some([lo, hi]) => (
                 columns.inputs.get(*axis),
-                format!("{} lies off the grid, which covers {lo} to {hi}", row.inputs[*axis]),
+                format!(
+                    "{} lies off the grid, which covers {} to {}",
+                    row.inputs[*axis],
+                    brief(lo),
+                    brief(hi)
+                ),
             ),
             None => (None, format!("the row lies off the grid on axis {axis}")),
         },
@@ -148,6 +164,12 @@ pub(crate) fn refusal(
     let line = row.line.map(|line| format!(" (line {line})")).unwrap_or_default();
     let column = column.map(|column| format!(", column '{column}'")).unwrap_or_default();
     format!("{file}: row {}{line}{column}: {what}", row.number)
+}
+
+/// A number with six digits, as a person would write it.
+fn brief(value: f64) -> String {
+    let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
+    if rounded.abs() < 1e-12 { "0".into() } else { format!("{rounded}") }
 }
 
 fn settings(model: &Model) -> &Settings {

@@ -7,6 +7,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use crate::output::say;
 use anyhow::Result;
 use clap::Args;
 use rand::{RngExt, SeedableRng};
@@ -41,11 +42,11 @@ impl Bench {
         let budget = Duration::from_secs_f64(self.seconds.clamp(0.01, 60.0));
         let limits = Limits::measure(budget);
         if !self.json {
-            println!(
+            say(format_args!(
                 "this machine, one thread: {:.1} billion multiply-adds/s in the first cache, {:.1} GB/s from memory\n",
                 limits.multiply_adds / 1e9,
                 limits.bytes / 1e9
-            );
+            ))?;
         }
         let mut sizes = Vec::new();
         // A length-scale for which the rank is that of a smooth and of a rougher function.
@@ -57,13 +58,21 @@ impl Bench {
                 sizes.push(size_json(points, rank, &measured, &limits));
                 continue;
             }
-            println!("{points} × {points} grid, rank {rank}");
-            println!("  {:<28} {:>12} {:>14} {:>10}", "operation", "time", "multiply-adds", "of limit");
+            say(format_args!("{points} × {points} grid, rank {rank}"))?;
+            say(format_args!(
+                "  {:<28} {:>12} {:>14} {:>10}",
+                "operation", "time", "multiply-adds", "of limit"
+            ))?;
             for m in &measured {
                 let share = 100.0 * m.flops / m.seconds / limits.multiply_adds;
-                println!("  {:<28} {:>12} {:>14.0} {share:>8.0} %", m.name, time(m.seconds), m.flops);
+                say(format_args!(
+                    "  {:<28} {:>12} {:>14.0} {share:>8.0} %",
+                    m.name,
+                    time(m.seconds),
+                    m.flops
+                ))?;
             }
-            println!();
+            say(format_args!(""))?;
         }
         if self.json {
             let all = json!({
@@ -71,7 +80,7 @@ impl Bench {
                 "memory_bytes_per_second": limits.bytes,
                 "sizes": sizes,
             });
-            println!("{all}");
+            say(format_args!("{all}"))?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use wiski::decide::choose_rows;
-use wiski::persist::{self, Model, Stored};
+use wiski::persist::{Model, Stored};
 
 use crate::input::{Cells, Row, Source};
 use crate::output::Output;
@@ -41,7 +41,7 @@ pub(crate) struct Explore {
 
 impl Explore {
     pub(crate) fn run(&self) -> Result<()> {
-        let stored: Stored = persist::load(&self.model)?;
+        let stored: Stored = reading::load(&self.model)?;
         let Model::Regressor(model) = &stored.model else {
             bail!("{}: rows are chosen for models of numbers, not of classes", self.model.display());
         };

@@ -7,6 +7,7 @@ use clap::Args;
 use wiski::persist::{self, Stored};
 
 use crate::input::{Row, Source};
+use crate::output::say;
 use crate::reading::{self, BadRows, ReadingOptions, Wanted};
 
 /// Un-learn rows that a model has learned, exactly: afterwards it is as if they had never been there.
@@ -47,7 +48,7 @@ impl Forget {
         let target = self.output.as_ref().unwrap_or(&self.model);
         persist::save(target, &stored)?;
         bad.report();
-        println!("{forgotten} rows forgotten, {} left: {}", stored.model.count(), target.display());
+        say(format_args!("{forgotten} rows forgotten, {} left: {}", stored.model.count(), target.display()))?;
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ use wiski::feature::{FeatureMap, Scaling};
 use wiski::model::Encoder;
 use wiski::persist::{self, Model, Stored};
 
+use crate::output::say;
 use crate::summary;
 
 /// Show what a model is. With --json, everything that is needed to recompute a prediction.
@@ -32,9 +33,9 @@ impl Info {
         let stored: Stored = persist::load(&self.model)?;
         let header = persist::header(&self.model)?;
         if self.json {
-            println!("{}", describe(&stored, header.version)?);
+            say(format_args!("{}", describe(&stored, header.version)?))?;
         } else {
-            print!("{}", summary::table(&lines(&stored)));
+            say(summary::table(&lines(&stored)).trim_end())?;
         }
         Ok(())
     }
@@ -156,6 +157,13 @@ fn features(encoder: &Encoder) -> Result<Value> {
         FeatureMap::Linear(linear) => {
             let weights: Vec<&[f64]> = linear.parameters().chunks_exact(linear.input_dim()).collect();
             json!({ "kind": "linear", "weights": weights, "batch_norm": constants(linear.scaling()) })
+        }
+        FeatureMap::Mixed(mixed) => {
+            let linear = mixed.linear().map(|linear| {
+                let weights: Vec<&[f64]> = linear.parameters().chunks_exact(linear.input_dim()).collect();
+                json!({ "weights": weights, "batch_norm": constants(linear.scaling()) })
+            });
+            json!({ "kind": "mixed", "columns": mixed.columns(), "sources": mixed.sources(), "linear": linear })
         }
         FeatureMap::Mlp(mlp) => json!({
             "kind": "mlp",

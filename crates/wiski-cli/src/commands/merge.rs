@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::output::say;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use wiski::persist::{self, Model, Stored};
@@ -55,12 +56,12 @@ impl Merge {
             }
         }
         persist::save(&self.output, &sum)?;
-        println!(
+        say(format_args!(
             "{} models merged, {} rows: {}",
             self.models.len(),
             sum.model.count(),
             self.output.display()
-        );
+        ))?;
         Ok(())
     }
 }

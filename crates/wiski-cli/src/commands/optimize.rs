@@ -20,6 +20,7 @@ use wiski::persist;
 use wiski_figures::{Figure, Map, Run, Trace};
 
 use crate::model_options::number;
+use crate::output::say;
 use crate::report::{self, Report};
 use crate::summary;
 
@@ -269,7 +270,7 @@ impl Optimize {
                 let optimizer = Optimizer::new(read_space(&new.space)?, new.search.settings()?)?;
                 ensure!(!new.state.exists(), "{} is there already", new.state.display());
                 persist::save(&new.state, &optimizer)?;
-                println!("{}", new.state.display());
+                say(format_args!("{}", new.state.display()))?;
                 Ok(())
             }
             Some(Action::Ask(ask)) => {
@@ -277,7 +278,7 @@ impl Optimize {
                 let points = optimizer.ask(ask.q)?;
                 persist::save(&ask.state, &optimizer)?;
                 for x in points {
-                    println!("{}", named(optimizer.space(), &x));
+                    say(format_args!("{}", named(optimizer.space(), &x)))?;
                 }
                 Ok(())
             }
@@ -442,7 +443,7 @@ fn show(optimizer: &Optimizer, json: bool, run: Option<(f64, Option<TestFunction
                 });
             }
         }
-        println!("{all}");
+        say(format_args!("{all}"))?;
         return Ok(());
     }
     let mut lines = vec![("trials".to_string(), format!("{trials}, {failed} of them failed"))];
@@ -458,7 +459,7 @@ fn show(optimizer: &Optimizer, json: bool, run: Option<(f64, Option<TestFunction
     if let Some((seconds, _)) = run {
         lines.push(("time".into(), format!("{seconds:.2} s")));
     }
-    print!("{}", summary::table(&lines));
+    say(summary::table(&lines).trim_end())?;
     Ok(())
 }
 

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use wiski::feature::FeatureMap;
-use wiski::model::Z95;
+use wiski::model::{Reads, Z95};
 use wiski::persist::{self, Answer, Model, Stored};
 
 use crate::input::{Row, Source};
 use crate::model_options::number;
+use crate::output::say;
 use crate::reading::{self, BadRows, ReadingOptions, Wanted};
 use wiski_figures::{Curve, Effect, Effects, Field, Figure, Map};
 
@@ -53,7 +54,7 @@ pub(crate) struct View {
 impl Plot {
     pub(crate) fn run(&self) -> Result<()> {
         is_png(&self.output)?;
-        let mut stored: Stored = persist::load(&self.model)?;
+        let mut stored: Stored = reading::load(&self.model)?;
         ensure!(stored.model.is_running(), "{}: still collecting the first rows", self.model.display());
         let view = self.view(&stored)?;
         let figures = figures(&mut stored, &view)?;
@@ -106,7 +107,7 @@ pub(crate) fn write(figure: &dyn Figure, path: &Path) -> Result<()> {
     let drawing = figure.draw();
     let bytes = if is_png(path)? { drawing.png(2.0)? } else { drawing.svg().into_bytes() };
     persist::write_atomically(path, &bytes).with_context(|| path.display().to_string())?;
-    println!("{}", path.display());
+    say(format_args!("{}", path.display()))?;
     Ok(())
 }
 
@@ -154,7 +155,10 @@ pub(crate) fn figures(stored: &mut Stored, view: &View) -> Result<Vec<Box<dyn Fi
     match axes[..] {
         [k] => Ok(vec![Box::new(curve(stored, view, &centre, k, ranges[k])?)]),
         [a, b] => Ok(vec![Box::new(map(stored, view, &centre, [a, b], [ranges[a], ranges[b]])?)]),
-        _ => Ok(vec![Box::new(slices(stored, &centre, &ranges)?)]),
+        _ => Ok(match effects(stored, &centre, &ranges)? {
+            Some(effects) => vec![Box::new(effects)],
+            None => vec![Box::new(slices(stored, &centre, &ranges)?)],
+        }),
     }
 }
 
@@ -246,6 +250,60 @@ fn map(
         x,
         y,
     })
+}
+
+/// What the blocks of an additive model add to a prediction, the most important first: curves of those that read
+/// one column or one direction. `None` for other models.
+fn effects(stored: &mut Stored, centre: &[f64], ranges: &[(f64, f64)]) -> Result<Option<Effects>> {
+    const SHOWN: usize = 12;
+    let names = &stored.columns.inputs;
+    let Model::Regressor(model) = &mut stored.model else { return Ok(None) };
+    let blocks = model.blocks();
+    if blocks.len() < 2 {
+        return Ok(None);
+    }
+    let mut order: Vec<usize> = (0..blocks.len()).filter(|&j| blocks[j].reads.len() == 1).collect();
+    order.sort_by(|a, b| blocks[*b].share.total_cmp(&blocks[*a].share));
+    let mut parts = Vec::new();
+    for &j in order.iter().take(SHOWN) {
+        let (name, rows, x): (String, Vec<f64>, Vec<f64>) = match &blocks[j].reads[0] {
+            Reads::Column(k) => {
+                let x = places(ranges[*k], 120);
+                let row = |v: &f64| {
+                    let mut row = centre.to_vec();
+                    row[*k] = *v;
+                    row
+                };
+                (names[*k].clone(), x.iter().flat_map(row).collect(), x)
+            }
+            Reads::Direction(weights) => {
+                // From one side of the data to the other along the direction.
+                let top = weights.iter().fold(0.0f64, |m, w| m.max(w.abs())).max(f64::MIN_POSITIVE);
+                let x = places((-1.0, 1.0), 120);
+                let row = |t: &f64| -> Vec<f64> {
+                    let at = |k: usize| centre[k] + t * weights[k] / top * 0.5 * (ranges[k].1 - ranges[k].0);
+                    (0..centre.len()).map(at).collect()
+                };
+                let mut leading: Vec<usize> = (0..weights.len()).collect();
+                leading.sort_by(|a, b| weights[*b].abs().total_cmp(&weights[*a].abs()));
+                let named: Vec<&str> = leading.iter().take(2).map(|&k| names[k].as_str()).collect();
+                (format!("along {}, …", named.join(", ")), x.iter().flat_map(row).collect(), x)
+            }
+            Reads::Hidden => continue,
+        };
+        let values = model.effect(j, &rows)?;
+        let band = |sign: f64| values.iter().map(|p| p.mean + sign * Z95 * p.variance.sqrt()).collect();
+        parts.push(Effect {
+            name,
+            share: blocks[j].share,
+            mean: values.iter().map(|p| p.mean).collect(),
+            lower: band(-1.0),
+            upper: band(1.0),
+            x,
+        });
+    }
+    let title = format!("what each part adds to {}", stored.columns.target);
+    Ok(Some(Effects { title, y_label: format!("effect on {}", stored.columns.target), parts }))
 }
 
 /// One curve for each input, the others staying in the middle.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use wiski::model::Z95;
-use wiski::persist::{self, Answer, Model, Stored};
+use wiski::persist::{Answer, Model, Stored};
 
 use crate::input::{Row, Source};
 use crate::output::Output;
@@ -34,7 +34,7 @@ pub(crate) struct Predict {
 
 impl Predict {
     pub(crate) fn run(&self) -> Result<()> {
-        let Stored { columns, mut model, .. } = persist::load(&self.model)?;
+        let Stored { columns, mut model, .. } = reading::load(&self.model)?;
         let source = Source::open(&self.input, &self.reading.format)?;
         let mut out = Output::open(&self.output)?;
         source.columns().iter().for_each(|name| out.text(name));

@@ -7,7 +7,7 @@ use clap::Args;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::model::{SampledFunction, Z95};
-use wiski::persist::{self, Answer, Model, Stored};
+use wiski::persist::{Answer, Model, Stored};
 use wiski_figures::{Figure, Samples};
 
 use super::plot;
@@ -44,7 +44,7 @@ pub(crate) struct Sample {
 impl Sample {
     pub(crate) fn run(&self) -> Result<()> {
         ensure!(self.functions > 0, "-n: at least one function");
-        let stored: Stored = persist::load(&self.model)?;
+        let stored: Stored = reading::load(&self.model)?;
         let Model::Regressor(model) = &stored.model else {
             bail!("{}: functions are drawn from models of numbers, not of classes", self.model.display());
         };

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::output::say;
 use anyhow::{Result, bail};
 use clap::Args;
 use wiski::persist::{self, Model, Stored};
@@ -30,7 +31,7 @@ impl Shard {
         };
         let shard = Stored::new(stored.columns.clone(), Model::Regressor(Box::new(model.shard()?)))?;
         persist::save(&self.output, &shard)?;
-        println!("an empty shard of {}: {}", self.model.display(), self.output.display());
+        say(format_args!("an empty shard of {}: {}", self.model.display(), self.output.display()))?;
         Ok(())
     }
 }

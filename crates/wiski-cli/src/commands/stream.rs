@@ -5,7 +5,7 @@ mod learner;
 mod recording;
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -22,9 +22,9 @@ use self::learner::{JournalOptions, Learner};
 use self::recording::Recording;
 use crate::input::{Row, Source, TargetKind};
 use crate::model_options::ModelOptions;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::progress::Progress;
-use crate::reading::{self, BadRows, ReadingOptions, Wanted};
+use crate::reading::{self, BadRows, OnBadRow, ReadingOptions, Wanted};
 use crate::summary::{self, Figures, Summary};
 
 /// Predict, then learn, row after row.
@@ -118,6 +118,11 @@ impl Stream {
     pub(crate) fn run(&self) -> Result<()> {
         ensure!((0.0..1.0).contains(&self.holdout), "--holdout: {} is not a share below 1", self.holdout);
         ensure!(self.alarm > 0.0, "--alarm: {} is not above 0", self.alarm);
+        ensure!(
+            !(self.emit.is_some() && self.predictions.as_deref() == Some("-")),
+            "--predictions -: standard output is for --emit"
+        );
+        self.check_places()?;
         let mut bad = BadRows::new(self.reading.on_bad_row);
         let mut source = Source::open(&self.input, &self.reading.format)?;
 
@@ -141,12 +146,30 @@ impl Stream {
             Some(stored) => stored,
             None => self.fresh(columns, feed.total())?,
         };
-        let learner = Learner::new(stored, &self.journal)?;
-        if !left_out.is_empty() && !self.quiet {
+        let keep_refused = self.reading.on_bad_row == OnBadRow::Skip;
+        let learner = Learner::new(stored, &self.journal, keep_refused)?;
+        if !left_out.is_empty() {
             eprintln!("wiski: columns without numbers are left out: {}", left_out.join(", "));
         }
         let run = Run::new(self, learner, bad)?;
         run.over(&mut feed)
+    }
+
+    /// Refuses places that cannot be written before the work is done, not after it.
+    fn check_places(&self) -> Result<()> {
+        if let Some(path) = &self.model {
+            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            ensure!(folder.is_dir(), "{}: there is no folder {}", path.display(), folder.display());
+            ensure!(!path.is_dir(), "{} is a folder", path.display());
+            let same = |a: &Path, b: &Path| {
+                std::fs::canonicalize(a).is_ok_and(|a| std::fs::canonicalize(b).is_ok_and(|b| a == b))
+            };
+            ensure!(!same(path, Path::new(&self.input)), "--model: {} is the input", path.display());
+        }
+        if let Some(folder) = &self.report {
+            std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+        Ok(())
     }
 
     /// The model to go on with.
@@ -157,7 +180,13 @@ impl Stream {
             let none = self.model.as_ref().map(|m| format!(": {} does not exist", m.display()));
             bail!("--resume: there is no model to go on with{}", none.unwrap_or_default());
         };
-        Ok(Some(wiski::persist::load(path)?))
+        let stored: Stored = wiski::persist::load(path)?;
+        if self.model_options.is_given() {
+            eprintln!("wiski: the model goes on with its own settings, not with those given now");
+        }
+        let classes = matches!(stored.model, Model::Classifier(_));
+        ensure!(classes || !self.classify, "--classify: {} predicts numbers", path.display());
+        Ok(Some(stored))
     }
 
     /// The columns of a resumed model, unless the command line asks for others.
@@ -171,11 +200,19 @@ impl Stream {
         if let Some(inputs) = self.inputs.as_ref().filter(|i| **i != columns.inputs) {
             differs("--inputs", &columns.inputs.join(","), &inputs.join(","))?;
         }
+        for (option, asked, own) in
+            [("--noise-col", &self.noise_col, &columns.noise), ("--time-col", &self.time_col, &columns.time)]
+        {
+            if let Some(asked) = asked.as_ref().filter(|a| Some(*a) != own.as_ref()) {
+                differs(option, own.as_deref().unwrap_or("none"), asked)?;
+            }
+        }
         Ok(columns.clone())
     }
 
     fn columns(&self, source: &mut Source, left_out: &mut Vec<String>) -> Result<Columns> {
         let target = self.target.clone().context("--target is needed")?;
+        source.find(&target)?;
         let others: Vec<&str> = [Some(&target), self.noise_col.as_ref(), self.time_col.as_ref()]
             .into_iter()
             .flatten()
@@ -194,8 +231,8 @@ impl Stream {
 
     fn fresh(&self, columns: Columns, total: Option<usize>) -> Result<Stored> {
         let width = columns.inputs.len();
-        let settings =
-            self.model_options.settings(width, total, columns.noise.is_some(), columns.time.is_some())?;
+        let (noisy, timed) = (columns.noise.is_some(), columns.time.is_some());
+        let settings = self.model_options.settings(&columns.inputs, total, noisy, timed)?;
         let model = if self.classify {
             ensure!(columns.noise.is_none(), "--noise-col has no meaning with --classify");
             let classes = Classes::discovered().adding_unseen();
@@ -239,7 +276,7 @@ impl<'a> Run<'a> {
             held_out: Vec::new(),
             chance: Xoshiro256PlusPlus::seed_from_u64(options.model_options.seed ^ 0x9E37_79B9_7F4A_7C15),
             rows: 0,
-            drifts: 0,
+            drifts: learner::drifts(&learner.stored().model),
             start: Instant::now(),
             learner,
         };
@@ -268,15 +305,20 @@ impl<'a> Run<'a> {
         while self.options.limit.is_none_or(|limit| self.rows < limit)
             && feed.next(&mut row, &mut self.bad)?
         {
-            if known > 0 {
-                known -= 1;
-                continue;
-            }
+            // Drawn for every row, so that a continued stream holds out the same ones.
             if self.options.holdout > 0.0 && self.chance.random::<f64>() < self.options.holdout {
                 self.held_out.push(row.clone());
                 continue;
             }
-            self.step(&row, feed)?;
+            if known > 0 {
+                known -= 1;
+                continue;
+            }
+            match self.step(&row, feed) {
+                // Whoever listened has left; what was learned is still worth keeping.
+                Err(error) if output::is_closed_pipe(&error) => break,
+                result => result?,
+            }
         }
         self.finish(feed)
     }
@@ -285,7 +327,9 @@ impl<'a> Run<'a> {
         let answer = match self.learner.step(&reading::as_model_row(row)) {
             Ok(answer) => answer,
             // What is wrong with a file is not the row's fault.
-            Err(error @ wiski::Error::File { .. }) => return Err(error.into()),
+            Err(error @ (wiski::Error::File { .. } | wiski::Error::WarmUp { .. })) => {
+                return Err(error.into());
+            }
             Err(error) => {
                 let stored = self.learner.stored();
                 let message = reading::refusal(&error, feed.name(), row, &stored.columns, &stored.model);
@@ -359,28 +403,58 @@ impl<'a> Run<'a> {
         Ok(out.flush()?)
     }
 
+    /// Predicts the rows that were held out, with a copy: predictions may extend a grid.
+    fn test(&mut self, stored: &Stored, file: &str) -> Result<Figures> {
+        let mut model = stored.model.clone();
+        let mut numbers = Prequential::default();
+        let mut classes = PrequentialClasses::default();
+        for row in &self.held_out {
+            match model.predict(&row.inputs) {
+                Ok(Answer::Value(p)) => {
+                    if let Some(y) = row.target {
+                        // Known noise belongs to the observation.
+                        let noise = row.noise.unwrap_or(p.noise);
+                        numbers.record(&wiski::Prediction { noise, ..p }, y);
+                    }
+                }
+                Ok(Answer::Class(p)) => {
+                    let Model::Classifier(classifier) = &model else { continue };
+                    let class = classifier.classes().iter().position(|c| Some(c) == row.label.as_ref());
+                    classes.record(&p.probabilities, p.best, class);
+                }
+                Err(error) => {
+                    self.bad.refuse(reading::refusal(&error, file, row, &stored.columns, &model))?;
+                }
+            }
+        }
+        Ok(match model {
+            Model::Regressor(_) => Figures::Numbers(numbers),
+            Model::Classifier(_) => Figures::Classes(classes),
+        })
+    }
+
     fn finish(mut self, feed: &Feed) -> Result<()> {
         self.progress.done();
         let live = self.emitted.is_some() || self.options.journal.journal.is_some();
         if self.rows == 0 && self.learner.stored().rows == 0 {
             bail!("{} has no rows", feed.name());
         }
-        let stored = self.learner.finish()?;
-        let mut stored = stored;
-        if !stored.model.is_running() && stored.model.count() >= 2.0 && !live {
-            // Fewer rows than a warm-up: they are all there is.
-            stored.model.finish_warm_up()?;
+        let mut stored = self.learner.finish()?;
+        // The model as it is, also in the middle of its warm-up: so that it can go on as if never interrupted.
+        if let Some(path) = &self.options.model {
+            wiski::persist::save(path, &stored)?;
         }
         let seconds = self.start.elapsed().as_secs_f64();
         if let Some(out) = self.predictions.take() {
             out.finish()?;
         }
+        if !stored.model.is_running() && stored.model.count() >= 2.0 && !live {
+            // Fewer rows than a warm-up: for the summary they are all there is.
+            stored.model.finish_warm_up()?;
+        }
         let mut holdout = None;
         if self.options.holdout > 0.0 {
-            holdout = Some(test(&mut stored.model, &self.held_out, feed.name(), &stored.columns)?);
-        }
-        if let Some(path) = &self.options.model {
-            wiski::persist::save(path, &stored)?;
+            holdout = Some(self.test(&stored, feed.name())?);
         }
         let mut summary = Summary {
             stored: &stored,
@@ -405,9 +479,12 @@ impl<'a> Run<'a> {
             // Standard output is for the predictions.
             (Some(_), true) => Ok(()),
             (Some(_), false) => std::io::stderr().write_all(text.as_bytes()),
-            (None, _) => std::io::stdout().write_all(text.as_bytes()),
+            (None, _) if self.options.predictions.as_deref() == Some("-") => {
+                std::io::stderr().write_all(text.as_bytes())
+            }
+            (None, _) => return output::say(text.trim_end()),
         };
-        shown.context("standard output")
+        shown.context("standard error")
     }
 }
 
@@ -436,31 +513,4 @@ fn write_prediction(out: &mut Output, row: &Row, answer: Option<&Answer>, stored
         }
     }
     Ok(out.end_row()?)
-}
-
-/// Predicts the rows that were held out.
-fn test(model: &mut Model, rows: &[Row], file: &str, columns: &Columns) -> Result<Figures> {
-    let mut numbers = Prequential::default();
-    let mut classes = PrequentialClasses::default();
-    for row in rows {
-        match model.predict(&row.inputs) {
-            Ok(Answer::Value(p)) => {
-                if let Some(y) = row.target {
-                    // Known noise belongs to the observation.
-                    let noise = row.noise.unwrap_or(p.noise);
-                    numbers.record(&wiski::Prediction { noise, ..p }, y);
-                }
-            }
-            Ok(Answer::Class(p)) => {
-                let Model::Classifier(classifier) = &*model else { continue };
-                let class = classifier.classes().iter().position(|c| Some(c) == row.label.as_ref());
-                classes.record(&p.probabilities, p.best, class);
-            }
-            Err(error) => bail!(reading::refusal(&error, file, row, columns, model)),
-        }
-    }
-    Ok(match model {
-        Model::Regressor(_) => Figures::Numbers(numbers),
-        Model::Classifier(_) => Figures::Classes(classes),
-    })
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use wiski::persist::{self, Stored};
 
 use crate::input::{Row, Source};
+use crate::output::say;
 use crate::progress::Progress;
 use crate::reading::{self, BadRows, ReadingOptions, Wanted};
 
@@ -54,7 +55,7 @@ impl Update {
         let target = self.output.as_ref().unwrap_or(&self.model);
         persist::save(target, &stored)?;
         bad.report();
-        println!("{learned} rows learned, {} in all: {}", stored.model.count(), target.display());
+        say(format_args!("{learned} rows learned, {} in all: {}", stored.model.count(), target.display()))?;
         Ok(())
     }
 }

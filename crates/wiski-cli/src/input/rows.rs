@@ -130,7 +130,9 @@ impl Rows {
             }
             _ => row.label = None,
         }
-        if let Some(column) = self.noise {
+        // A row that is only to be predicted needs no noise.
+        let learned = self.target.is_none() || row.target.is_some() || row.label.is_some();
+        if let Some(column) = self.noise.filter(|&c| learned || !records.value(c).is_absent()) {
             let noise = number(column)?;
             if noise <= 0.0 {
                 return Err(in_column(column)(What::NotPositive(noise)));

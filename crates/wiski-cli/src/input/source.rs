@@ -148,7 +148,8 @@ impl Source {
         Ok(Rows { name, records, inputs, target, noise, time, cells, number: 0 })
     }
 
-    fn find(&self, name: &str) -> Result<usize> {
+    /// The place of a column; an error that helps if there is none, or several.
+    pub(crate) fn find(&self, name: &str) -> Result<usize> {
         let columns = self.columns();
         let mut found = columns.iter().enumerate().filter(|(_, column)| *column == name);
         let file = self.name.clone();

@@ -15,11 +15,13 @@ use crate::reading::{self, BadRows};
 pub(crate) struct Feed {
     name: String,
     from: From,
+    /// Set by an interrupt: the stream ends in order.
+    stop: Arc<AtomicBool>,
 }
 
 enum From {
     File(Rows),
-    Pipe { rows: Receiver<input::Result<Row>>, stop: Arc<AtomicBool> },
+    Pipe(Receiver<input::Result<Row>>),
     Memory { table: Box<Table>, next: usize },
 }
 
@@ -33,6 +35,7 @@ impl Feed {
         bad: &mut BadRows,
     ) -> Result<Self> {
         let name = rows.name().to_string();
+        let stop = on_interrupt()?;
         if shuffle.is_some() || counted {
             let mut stopped = None;
             let read = Table::read(&mut rows, &mut |error| match bad.refuse(error.to_string()) {
@@ -49,10 +52,10 @@ impl Feed {
             if let Some(seed) = shuffle {
                 table.shuffle(seed);
             }
-            return Ok(Self { name, from: From::Memory { table: Box::new(table), next: 0 } });
+            return Ok(Self { name, from: From::Memory { table: Box::new(table), next: 0 }, stop });
         }
-        let from = if piped { pipe(rows)? } else { From::File(rows) };
-        Ok(Self { name, from })
+        let from = if piped { pipe(rows) } else { From::File(rows) };
+        Ok(Self { name, from, stop })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -63,20 +66,23 @@ impl Feed {
     pub(crate) fn total(&self) -> Option<usize> {
         match &self.from {
             From::Memory { table, .. } => Some(table.len()),
-            From::File(_) | From::Pipe { .. } => None,
+            From::File(_) | From::Pipe(_) => None,
         }
     }
 
     pub(crate) fn progress(&self) -> Option<(u64, u64)> {
         match &self.from {
             From::File(rows) => rows.progress(),
-            From::Pipe { .. } => None,
+            From::Pipe(_) => None,
             From::Memory { table, next } => Some((*next as u64, table.len() as u64)),
         }
     }
 
-    /// The next good row; `false` at the end, and for a pipe also after an interrupt.
+    /// The next good row; `false` at the end, and after an interrupt.
     pub(crate) fn next(&mut self, row: &mut Row, bad: &mut BadRows) -> Result<bool> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
         match &mut self.from {
             From::File(rows) => reading::next(rows, row, bad),
             From::Memory { table, next } => {
@@ -87,8 +93,8 @@ impl Feed {
                 *next += 1;
                 Ok(true)
             }
-            From::Pipe { rows, stop } => loop {
-                if stop.load(Ordering::Relaxed) {
+            From::Pipe(rows) => loop {
+                if self.stop.load(Ordering::Relaxed) {
                     return Ok(false);
                 }
                 match rows.recv_timeout(Duration::from_millis(100)) {
@@ -106,9 +112,9 @@ impl Feed {
     }
 }
 
-/// Reads in a thread of its own, so that an interrupt is noticed while the pipe is silent: the first one ends
-/// the stream in order, with its model, report and summary; a second one kills.
-fn pipe(mut rows: Rows) -> Result<From> {
+/// An interrupt or a request to end (SIGINT, SIGTERM) ends the stream in order, with its model, report and
+/// summary; a second one kills.
+fn on_interrupt() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
     ctrlc::set_handler(move || {
@@ -116,6 +122,11 @@ fn pipe(mut rows: Rows) -> Result<From> {
             std::process::exit(130);
         }
     })?;
+    Ok(stop)
+}
+
+/// Reads in a thread of its own, so that an interrupt is noticed while the pipe is silent.
+fn pipe(mut rows: Rows) -> From {
     let (send, receive) = sync_channel(256);
     thread::spawn(move || {
         loop {
@@ -131,5 +142,5 @@ fn pipe(mut rows: Rows) -> Result<From> {
             }
         }
     });
-    Ok(From::Pipe { rows: receive, stop })
+    From::Pipe(receive)
 }

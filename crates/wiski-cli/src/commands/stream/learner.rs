@@ -29,7 +29,7 @@ pub(crate) struct JournalOptions {
 }
 
 impl JournalOptions {
-    fn durable(&self) -> Result<DurableOptions> {
+    fn durable(&self, keep_refused: bool) -> Result<DurableOptions> {
         let sync = match self.sync.as_str() {
             "row" => Sync::EveryRow,
             "off" => Sync::Never,
@@ -40,7 +40,7 @@ impl JournalOptions {
                 _ => bail!("--sync: '{text}' is not row, off or a number of seconds"),
             },
         };
-        Ok(DurableOptions { sync, compact_after: self.compact_after.max(1) })
+        Ok(DurableOptions { sync, compact_after: self.compact_after.max(1), keep_refused })
     }
 }
 
@@ -50,13 +50,19 @@ pub(crate) enum Learner {
 }
 
 impl Learner {
-    pub(crate) fn new(stored: Stored, options: &JournalOptions) -> Result<Self> {
+    /// A learner; with a journal, `keep_refused` says whether rows that the model refuses count as seen.
+    pub(crate) fn new(stored: Stored, options: &JournalOptions, keep_refused: bool) -> Result<Self> {
         let Some(folder) = &options.journal else { return Ok(Self::Memory(Box::new(stored))) };
         let (columns, settings) = (stored.columns.clone(), settings(&stored.model).clone());
-        let (durable, recovered) = Durable::open(folder, options.durable()?, || Ok(stored))?;
+        let classes = matches!(stored.model, Model::Classifier(_));
+        let (durable, recovered) = Durable::open(folder, options.durable(keep_refused)?, || Ok(stored))?;
         let found = durable.stored();
         if found.columns != columns {
             bail!("{}: the journal has other columns than were asked for", folder.display());
+        }
+        if matches!(found.model, Model::Classifier(_)) != classes {
+            let kind = if classes { "numbers, not classes" } else { "classes, not numbers" };
+            bail!("{}: the journal's model predicts {kind}", folder.display());
         }
         let total = recovered.from_snapshot + recovered.replayed;
         if total > 0 {
@@ -74,7 +80,8 @@ impl Learner {
                 );
             }
         }
-        Ok(Self::Journal { durable: Box::new(durable), skip: if options.go_on { total } else { 0 } })
+        let skip = if options.go_on { durable.rows() } else { 0 };
+        Ok(Self::Journal { durable: Box::new(durable), skip })
     }
 
     pub(crate) fn stored(&self) -> &Stored {
