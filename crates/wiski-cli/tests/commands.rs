@@ -94,6 +94,10 @@ fn options_reach_the_model() {
     assert_eq!(hyper["lengthscale[0]"], 0.5);
     assert_eq!(hyper["lengthscale[1]"], 0.7);
     assert_eq!((hyper["outputscale"].as_f64(), two["noise"].as_f64()), (Some(0.8), Some(0.05)));
+    let same = info("--learn off --kernel rbf+rbf --init lengthscale=0.5 noise=0.05");
+    assert_eq!(same["hyperparameters"]["1.lengthscale[1]"], 0.5);
+    let still = info("--learn off --features project:2 --init noise=0.1 --pretrain 100");
+    assert_eq!((still["noise"].as_f64(), &still["features"]["kind"]), (Some(0.1), &"linear".into()));
     let three = info("--features project:1 --grid 20 --kernel rbf+periodic --pretrain 0.3");
     assert_eq!(three["kernel"], "rbf + periodic");
     assert_eq!(three["features"]["kind"], "linear");
@@ -348,10 +352,14 @@ fn a_report_and_pictures_are_written() {
     folder.ok("plot m.wiski -o slice.svg --axes a --at b=1");
     folder.refused("plot m.wiski -o m.gif", ".svg or a .png");
     folder.refused("plot m.wiski -o m.svg --axes c", "no input 'c'");
-    // More inputs: slices.
+    // More inputs: the parts of a sum, or slices.
     folder.write("wide.csv", "p,q,r,y\n".to_string() + &wide(400));
     folder.ok("stream wide.csv --target y --model w.wiski --report out");
     folder.ok("plot w.wiski -o w.svg");
+    assert!(folder.read("w.svg").contains("what each part adds to y"));
+    assert_eq!(folder.json("info w.wiski --json")["features"]["kind"], "mixed");
+    folder.ok("stream wide.csv --target y --model v.wiski --features project:2");
+    folder.ok("plot v.wiski -o v.svg");
     folder.ok("plot w.wiski -o w2.svg --axes p,r --at q=0.3");
 }
 

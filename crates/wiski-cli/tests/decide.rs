@@ -109,7 +109,7 @@ fn ask_and_tell() {
     folder.refused("optimize tell s.wiski --at lr=0.1,depth=2 --value nan", "tell it as failed");
     folder.refused("optimize tell s.wiski --at speed=5 --value 1", "no 'speed'");
     assert!(fs::read(folder.path("s.wiski")).unwrap() == before);
-    folder.refused("info s.wiski", "holds a optimizer, not a model");
+    folder.refused("info s.wiski", "of the kind optimizer, not model");
 }
 
 #[test]

@@ -153,3 +153,90 @@ fn a_journal_says_what_it_recovered_and_refuses_what_does_not_fit() {
     fs::write(&log, &bytes).unwrap();
     folder.refused("stream two.csv --target y --journal live", "journal.log: damaged at byte");
 }
+
+#[test]
+fn a_model_saved_in_its_warm_up_goes_on_too() {
+    let folder = Folder::new();
+    let all = table(300, 8);
+    folder.write("all.csv", &all);
+    folder.write("one.csv", part(&all, 0, 20));
+    folder.write("two.csv", part(&all, 20, 300));
+    folder.ok("stream all.csv --target y --model all.wiski");
+    folder.ok("stream one.csv --target y --model part.wiski");
+    // Twenty rows are too few for a warm-up, and still predict.
+    assert_eq!(column(&folder.ok("predict part.wiski one.csv"), "mean").len(), 20);
+    folder.ok("stream two.csv --model part.wiski --resume");
+    assert!(fs::read(folder.path("all.wiski")).unwrap() == fs::read(folder.path("part.wiski")).unwrap());
+}
+
+#[test]
+fn continuing_skips_what_was_learned_and_nothing_else() {
+    let folder = Folder::new();
+    let all = table(400, 9);
+    folder.write("all.csv", &all);
+    folder.write("head.csv", part(&all, 0, 250));
+    // Held-out rows are not in the journal, and are held out again.
+    let options = "--target y --holdout 0.2 --journal live --continue --json";
+    let whole = folder.json("stream all.csv --target y --holdout 0.2 --model whole.wiski --json");
+    folder.ok(&format!("stream head.csv {options}"));
+    let parts = folder.json(&format!("stream all.csv {options}"));
+    assert_eq!(parts["holdout"], whole["holdout"]);
+    assert_eq!(parts["n"], whole["n"]);
+    let again = folder.json(&format!("stream all.csv {options}"));
+    assert_eq!((&again["rows"], &again["n"]), (&0.into(), &whole["n"]));
+    // A journal begun by a model from elsewhere skips none of the rows it has not seen.
+    folder.ok("stream head.csv --target y --model head.wiski");
+    folder.write("tail.csv", part(&all, 250, 400));
+    folder.ok("stream tail.csv --resume head.wiski --journal other --continue");
+    assert_eq!(folder.json("info other/model.wiski --json")["n"], 400.0);
+    // A corrected row is learned.
+    let bad = all
+        .lines()
+        .enumerate()
+        .map(|(i, l)| if i == 200 { "999,0,1" } else { l })
+        .collect::<Vec<_>>()
+        .join("\n");
+    folder.write("bad.csv", bad);
+    let options = "--target y --bounds 0:6,-2:2 --off-grid error --journal fixed --continue";
+    folder.refused(
+        &format!("stream bad.csv {options}"),
+        "row 200 (line 201), column 'a': 999 lies off the grid, which covers 0 to 6",
+    );
+    folder.ok(&format!("stream all.csv {options}"));
+    assert_eq!(folder.json("info fixed/model.wiski --json")["n"], 400.0);
+    folder.refused("stream all.csv --target y --classify --journal fixed", "predicts numbers, not classes");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_request_to_end_keeps_the_model() {
+    let folder = Folder::new();
+    let mut command = folder.command("stream - --target y --emit --pretrain 20 --model m.wiski --quiet");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, table(40, 4).as_bytes()).unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!((0..41).all(|_| lines.next().unwrap().is_ok()));
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    assert!(child.wait().unwrap().success());
+    assert_eq!(folder.json("info m.wiski --json")["n"], 40.0);
+}
+
+#[test]
+fn a_listener_that_leaves_does_not_take_the_model_along() {
+    let folder = Folder::new();
+    folder.write("all.csv", table(3000, 10));
+    let mut child = folder
+        .command("stream all.csv --target y --emit --model m.wiski")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    (0..100).for_each(|_| assert!(output.read_line(&mut line).unwrap() > 0));
+    drop(output);
+    assert!(child.wait().unwrap().success());
+    assert!(folder.json("info m.wiski --json")["n"].as_f64().unwrap() >= 99.0);
+}

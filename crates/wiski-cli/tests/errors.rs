@@ -187,3 +187,55 @@ fn a_full_disk_is_an_error_that_names_the_file() {
     folder.ok("stream data.csv --target y --model m.wiski");
     folder.refused("predict m.wiski data.csv -o /dev/full", "/dev/full");
 }
+
+#[test]
+fn places_and_sizes_are_checked_before_the_work() {
+    let folder = Folder::new();
+    folder.write("data.csv", table(100, 1));
+    folder.write("file", "x");
+    folder.write("semicolons.csv", table(100, 1).replace(',', ";"));
+    for (arguments, message) in [
+        ("stream data.csv --target y --model data.csv", "data.csv is the input"),
+        ("stream data.csv --target y --report file/x", "file/x"),
+        ("stream data.csv --target y --grid 200x200", "40000 points are more than"),
+        ("stream data.csv --target y --emit --predictions -", "standard output is for --emit"),
+        ("stream semicolons.csv --target y", "is the delimiter ';'?"),
+        ("stream data.csv --target y --periodic hour=24", "'hour' is not one of the inputs a, b"),
+        ("stream data.csv --target y --features additive --kernel rbf", "--kernel"),
+    ] {
+        folder.refused(arguments, message);
+    }
+    assert_eq!(folder.names(), ["data.csv", "file", "semicolons.csv"]);
+    assert_eq!(folder.read("data.csv"), table(100, 1));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_closed_or_full_standard_output_is_no_panic() {
+    let folder = Folder::new();
+    folder.write("data.csv", table(100, 1));
+    folder.ok("stream data.csv --target y --model m.wiski");
+    for command in
+        ["info m.wiski", "info m.wiski --json", "bench --seconds 0.01", "stream data.csv --target y -q"]
+    {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = folder.command(command).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains("standard output") && text.lines().count() == 1, "{command}: {text}");
+    }
+}
+
+#[test]
+fn held_out_outliers_do_not_cost_the_model() {
+    let folder = Folder::new();
+    let mut lines: Vec<String> = table(300, 1).lines().map(String::from).collect();
+    // One of many will be held out.
+    (1..300).step_by(7).for_each(|i| lines[i] = "1e9,0,1".into());
+    folder.write("data.csv", lines.join("\n"));
+    let done = folder
+        .run("stream data.csv --target y --holdout 0.3 --on-bad-row skip --model m.wiski --bounds 0:6,-2:2");
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(done.err.contains("bad rows skipped"), "{}", done.err);
+    assert!(folder.json("info m.wiski --json")["grid"][0]["points"].as_u64().unwrap() == 16);
+}

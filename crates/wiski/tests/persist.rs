@@ -215,7 +215,7 @@ fn every_kind_of_damage_has_its_message_and_the_old_file_stays() {
     // A file of another kind, a folder, a place that does not exist.
     fs::write(&path, persist::to_bytes(&process(None)).unwrap()).unwrap();
     let error = persist::load::<Stored>(&path).unwrap_err().to_string();
-    assert!(error.contains("holds a process, not a model"), "{error}");
+    assert!(error.contains("of the kind process, not model"), "{error}");
     assert!(persist::load::<Stored>(&scratch.path("nothing")).is_err());
     assert!(persist::save(&scratch.path("no/such/folder/x.wiski"), &stored(6)).is_err());
     assert!(persist::save(&scratch.0, &stored(6)).is_err());
@@ -398,7 +398,8 @@ fn a_durable_model_dropped_at_any_row_recovers_to_the_last_bit() {
     let rows = rows(150, 10);
     let mut whole = stored(6);
     let expected: Vec<_> = rows.iter().map(|(x, y)| step(&mut whole, x, *y)).collect();
-    let options = DurableOptions { sync: Sync::Every(Duration::from_hours(1)), compact_after: 40 };
+    let options =
+        DurableOptions { sync: Sync::Every(Duration::from_hours(1)), compact_after: 40, keep_refused: true };
     let mut done = 0;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(11);
     while done < rows.len() {
@@ -422,7 +423,7 @@ fn a_durable_model_dropped_at_any_row_recovers_to_the_last_bit() {
 #[test]
 fn a_crash_between_snapshot_and_new_journal_learns_nothing_twice() {
     let scratch = Scratch::new("between");
-    let options = DurableOptions { sync: Sync::EveryRow, compact_after: 1000 };
+    let options = DurableOptions { sync: Sync::EveryRow, compact_after: 1000, keep_refused: true };
     let rows = rows(80, 12);
     let (mut durable, _) = Durable::open(&scratch.0, options, || Ok(stored(6))).unwrap();
     rows[..50].iter().for_each(|(x, y)| {
@@ -447,4 +448,87 @@ fn a_crash_between_snapshot_and_new_journal_learns_nothing_twice() {
     fs::remove_file(scratch.path("model.wiski")).unwrap();
     let error = Durable::open(&scratch.0, options, || Ok(stored(6))).unwrap_err();
     assert!(matches!(error, Error::File { .. }) && error.to_string().contains("without the snapshot"));
+}
+
+#[test]
+fn no_flipped_bit_makes_later_rows_disappear() {
+    let scratch = Scratch::new("flip");
+    let path = scratch.path("journal.log");
+    let mut journal = Journal::create(&path, 3, 0, Sync::Never).unwrap();
+    let mut ends = vec![journal.bytes() as usize];
+    for (x, y) in rows(6, 20) {
+        journal.append(&entry(&x, y)).unwrap();
+        ends.push(journal.bytes() as usize);
+    }
+    drop(journal);
+    let whole = fs::read(&path).unwrap();
+    // Every bit of every record but the last.
+    for at in ends[0]..ends[5] {
+        for bit in 0..8 {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << bit;
+            fs::write(&path, &bytes).unwrap();
+            let opened = Journal::open(&path, 3, Sync::Never, |_| Ok(()));
+            assert!(opened.is_err(), "byte {at}, bit {bit}: {:?}", opened.unwrap().1);
+            assert!(fs::read(&path).unwrap() == bytes, "a refused journal is left alone");
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_older_than_its_journal_is_refused() {
+    let scratch = Scratch::new("older");
+    let options = DurableOptions { compact_after: 1000, ..DurableOptions::default() };
+    let (mut durable, _) = Durable::open(&scratch.0, options, || Ok(stored(6))).unwrap();
+    let rows = rows(60, 21);
+    rows[..30].iter().for_each(|(x, y)| drop(durable.step(&entry(x, *y)).unwrap()));
+    durable.compact().unwrap();
+    let old = fs::read(scratch.path("model.wiski")).unwrap();
+    rows[30..].iter().for_each(|(x, y)| drop(durable.step(&entry(x, *y)).unwrap()));
+    durable.compact().unwrap();
+    drop(durable);
+    fs::write(scratch.path("model.wiski"), old).unwrap();
+    let error = Durable::open(&scratch.0, options, || Ok(stored(6))).unwrap_err().to_string();
+    assert!(error.contains("rows 31 to 60 are missing"), "{error}");
+}
+
+#[test]
+fn refused_rows_are_taken_back_or_kept_as_wanted() {
+    for keep_refused in [false, true] {
+        let scratch = Scratch::new(if keep_refused { "kept" } else { "taken-back" });
+        let options = DurableOptions { keep_refused, ..DurableOptions::default() };
+        let (mut durable, _) = Durable::open(&scratch.0, options, || Ok(stored(6))).unwrap();
+        let rows = rows(30, 22);
+        rows.iter().for_each(|(x, y)| drop(durable.step(&entry(x, *y)).unwrap()));
+        let bad = Row { target: Target::Label("no number"), ..entry(&[0.0; 3], 0.0) };
+        assert!(durable.step(&bad).is_err());
+        assert_eq!(durable.rows(), 30 + u64::from(keep_refused));
+        durable.step(&entry(&rows[0].0, rows[0].1)).unwrap();
+        let expected = persist::to_bytes(durable.stored()).unwrap();
+        drop(durable);
+        fs::write(scratch.path(".model.wiski.1.2.tmp"), "half a snapshot").unwrap();
+        let (durable, recovered) = Durable::open(&scratch.0, options, || Ok(stored(6))).unwrap();
+        assert_eq!(
+            (recovered.replayed, recovered.refused),
+            (31 + u64::from(keep_refused), u64::from(keep_refused))
+        );
+        assert!(persist::to_bytes(durable.stored()).unwrap() == expected);
+        assert!(!scratch.path(".model.wiski.1.2.tmp").exists());
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn links_permissions_and_devices_are_respected() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let scratch = Scratch::new("links");
+    let (real, link) = (scratch.path("real.wiski"), scratch.path("link.wiski"));
+    persist::save(&real, &stored(6)).unwrap();
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o600)).unwrap();
+    symlink(&real, &link).unwrap();
+    persist::save(&link, &stored(6)).unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o600);
+    let error = persist::save(Path::new("/dev/null"), &stored(6)).unwrap_err().to_string();
+    assert!(error.contains("/dev/null: is not a regular file"), "{error}");
 }
