@@ -273,7 +273,7 @@ fn a_warm_up_of_one_class_waits_for_a_second() {
         model.observe(&[0.1 * f64::from(i), 0.0], "b").unwrap();
     }
     let error = model.observe(&[0.5, 0.0], "b").unwrap_err();
-    assert!(matches!(error, Error::Config { .. }) && error.to_string().contains("\"b\""), "{error}");
+    assert!(matches!(error, Error::WarmUp { .. }) && error.to_string().contains("\"b\""), "{error}");
     assert_eq!(model.count(), 4.0);
     assert_eq!(model.predict(&[0.0, 0.0]).unwrap().probabilities, [1.0]);
     model.observe(&[0.5, 0.0], "a").unwrap();

@@ -1,7 +1,7 @@
 //! From a user's row to coordinates on the grid: column scaling, then the feature map, which may go on
 //! learning.
 
-use crate::error::{Error, Result, finite, length};
+use crate::error::{Error, Result, finite, length, positive};
 use crate::feature::{Column, FeatureMap, Linear, Moments, Normaliser, Scaling, Source, Tape};
 use crate::learn::Adam;
 use crate::saved::{Restore, restored_after_reading};
@@ -24,7 +24,15 @@ restored_after_reading!(ColumnScaling, Encoder);
 impl Restore for ColumnScaling {
     fn restore(&mut self) -> Result<()> {
         length("factors of the columns", self.shift.len(), self.factor.len())?;
-        length("limits of the columns", self.shift.len(), self.limit.len())
+        length("limits of the columns", self.shift.len(), self.limit.len())?;
+        for (k, &limit) in self.limit.iter().enumerate() {
+            if limit.is_nan() || limit <= 0.0 {
+                positive(format!("limit[{k}]"), limit, 0)?;
+            }
+            finite(format!("shift[{k}]"), self.shift[k], 0)?;
+            finite(format!("factor[{k}]"), self.factor[k], 0)?;
+        }
+        Ok(())
     }
 }
 
