@@ -30,7 +30,8 @@
 //! 7. [`stats`]: sufficient statistics, the only thing that data touches.
 //! 8. [`posterior`]: mean and covariance from statistics; constant-time conditioning; predictions.
 //! 9. [`evidence`]: the log marginal likelihood and its gradient in every hyperparameter.
-//! 10. [`learn`]: optimisers, transforms and priors for hyperparameters.
+//! 10. [`learn`]: optimisers, transforms and priors for hyperparameters; projections and sums of grids chosen on
+//!     rows in memory.
 //! 11. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
 //!     rows.
 //!

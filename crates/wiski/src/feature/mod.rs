@@ -2,7 +2,8 @@
 //!
 //! A grid lives in one to four dimensions and on a bounded box; rows have as many columns as they have. The
 //! map stands between them: the identity, a learned [linear projection](linear), or a [perceptron](mlp), the
-//! last two ending in batch-norm and tanh so that every row lands in (−1, 1)^k. Its batch statistics come from
+//! last two ending in batch-norm and tanh so that every row lands in (−1, 1)^k; and columns of
+//! [several kinds](mixed) side by side, for sums of grids. Its batch statistics come from
 //! running [moments], never from stored rows. Where a projection begins decides much of the result: see
 //! [start].
 //!

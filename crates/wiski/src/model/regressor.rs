@@ -427,7 +427,7 @@ impl OnlineRegressor {
             if !self.warm_up.is_empty() {
                 self.warm_up.push(x, y, noise);
                 self.times.extend(time);
-                self.grow_up()?;
+                self.grow_up();
             }
             return Ok((learned.0, Some(learned.1)));
         }
@@ -472,23 +472,25 @@ impl OnlineRegressor {
     }
 
     /// Learns the features of a sum of grids anew from all rows so far, at a quarter of the memory and when it
-    /// is full. All rows are still there, so that the statistics are exact under the new features.
-    fn grow_up(&mut self) -> Result<()> {
+    /// is full. All rows are still there, so that the statistics are exact under the new features. The row that
+    /// brought this about is learned already: should the search fail, features stay as they are.
+    fn grow_up(&mut self) {
         let (rows, memory) = (self.warm_up.len(), self.settings.memory);
         let young = rows == memory / 4 && 2 * rows >= 3 * self.settings.warm_up_rows(self.input_dim);
         if !young && rows < memory {
-            return Ok(());
+            return;
         }
-        let mut new =
-            Running::start(&self.warm_up, &self.times, &self.settings, self.input_dim, &self.targets)?;
-        new.refits = self.refits() + 1;
-        self.running = Some(Box::new(new));
+        if let Ok(mut new) =
+            Running::start(&self.warm_up, &self.times, &self.settings, self.input_dim, &self.targets)
+        {
+            new.refits = self.refits() + 1;
+            self.running = Some(Box::new(new));
+            self.publish();
+        }
         if rows >= memory {
             self.warm_up = Rows::default();
             self.times.clear();
         }
-        self.publish();
-        Ok(())
     }
 
     /// Whether features may still be learned anew from rows in memory.
