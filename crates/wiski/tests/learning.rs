@@ -387,3 +387,77 @@ fn settings_are_checked() {
     }
     assert!((early.predict(&[50.0, 0.5]).unwrap().mean - 3.0).abs() < 0.1);
 }
+
+/// Rows on a line, around the given level.
+fn around(level: f64, from: usize, count: usize) -> Vec<(f64, f64)> {
+    let place = |i: usize| (i as f64 * 0.618_034).fract();
+    (from..from + count)
+        .map(|i| (place(i), level + (6.0 * place(i)).sin() + 0.1 * (i as f64).sin()))
+        .collect()
+}
+
+fn bounded() -> Settings {
+    Settings {
+        inputs: wiski::model::InputScaling::Bounds(vec![(0.0, 1.0)]),
+        grid: vec![16],
+        ..Settings::default()
+    }
+}
+
+#[test]
+fn merged_models_know_the_scale_of_all_targets() {
+    let learned = |rows: &[(f64, f64)]| {
+        let mut model = OnlineRegressor::new(1, bounded()).unwrap();
+        rows.iter().for_each(|(x, y)| {
+            model.observe(&[*x], *y).unwrap();
+        });
+        model
+    };
+    let (low, high) = (around(20.0, 0, 300), around(1020.0, 300, 300));
+    let (one, two) = (learned(&low), learned(&high));
+    let whole = learned(&[low.clone(), high.clone()].concat());
+    for (a, b) in [(&one, &two), (&two, &one)] {
+        let mut sum = a.clone();
+        sum.merge(b).unwrap();
+        sum.refit().unwrap();
+        let mut all = whole.clone();
+        all.refit().unwrap();
+        let (got, want) = (sum.target_scale(), all.target_scale());
+        assert!((got.scale / want.scale - 1.0).abs() < 1e-9 && (got.shift / want.shift - 1.0).abs() < 1e-9);
+        let (p, q) = (sum.predict(&[0.4]).unwrap(), all.predict(&[0.4]).unwrap());
+        assert!((p.mean - q.mean).abs() < 0.01 * q.std(), "{p:?} {q:?}");
+        assert!((p.std() / q.std() - 1.0).abs() < 0.01, "{p:?} {q:?}");
+        // A shard brings its own rows and nothing twice.
+        let mut shard = a.shard().unwrap();
+        high.iter().for_each(|(x, y)| assert!(shard.observe(&[*x], *y).is_ok()));
+        let mut both = a.clone();
+        both.merge(&shard).unwrap();
+        both.refit().unwrap();
+        assert_eq!(both.count(), 600.0);
+    }
+    // Forgetting takes the target out of the scale too.
+    let mut half = whole.clone();
+    high.iter().for_each(|(x, y)| half.forget(&[*x], *y).unwrap());
+    half.refit().unwrap();
+    assert!((half.target_scale().shift - one.target_scale().shift).abs() < 0.1, "{:?}", half.target_scale());
+    assert!(half.clone().forget(&[0.5], 1e6).unwrap_err().to_string().contains("not among them"));
+}
+
+#[test]
+fn time_passes_in_the_warm_up_too() {
+    let settings = Settings { half_life: Some(HalfLife::Time(100.0)), warm_up: Some(50), ..bounded() };
+    let mut model = OnlineRegressor::new(1, settings).unwrap();
+    let rows = around(0.0, 0, 60);
+    // Fifty rows at once, then a thousand half-lives later ten more.
+    for (i, (x, y)) in rows.iter().enumerate() {
+        let time = if i < 50 { 0.0 } else { 1e5 };
+        model.observe_at(&[*x], *y, time).unwrap();
+    }
+    assert!((model.count() - 10.0).abs() < 1e-9, "{}", model.count());
+    let settings = Settings { half_life: Some(HalfLife::Time(100.0)), ..bounded() };
+    let mut model = OnlineRegressor::new(1, settings).unwrap();
+    model.observe_at(&[0.1], 1.0, 5.0).unwrap();
+    assert!(model.observe_at(&[0.2], 1.0, 4.0).unwrap_err().to_string().contains("must not decrease"));
+    assert!(model.observe(&[0.2], 1.0).is_err());
+    assert_eq!(model.count(), 1.0);
+}
