@@ -461,3 +461,26 @@ fn time_passes_in_the_warm_up_too() {
     assert!(model.observe(&[0.2], 1.0).is_err());
     assert_eq!(model.count(), 1.0);
 }
+
+#[test]
+fn warm_up_rows_beyond_declared_bounds_follow_the_policy() {
+    for policy in [OffGrid::Extend, OffGrid::Prior, OffGrid::Error] {
+        let settings = Settings { off_grid: policy, warm_up: Some(20), ..bounded() };
+        let mut model = OnlineRegressor::new(1, settings).unwrap();
+        for (i, (x, y)) in around(0.0, 0, 60).into_iter().enumerate() {
+            // One row a little beyond the bounds, in the middle of the warm-up.
+            let x = if i == 7 { 1.3 } else { x };
+            let refused = model.observe(&[x], y).is_err();
+            assert_eq!(refused, i == 7 && policy == OffGrid::Error, "{policy:?}, row {i}");
+        }
+        assert_eq!(model.count(), if policy == OffGrid::Extend { 60.0 } else { 59.0 }, "{policy:?}");
+        assert!(model.predict(&[0.5]).unwrap().mean.is_finite());
+    }
+    // What could never be covered is refused by itself, and the warm-up goes on.
+    let mut model = OnlineRegressor::new(1, Settings { warm_up: Some(20), ..bounded() }).unwrap();
+    for (i, (x, y)) in around(0.0, 0, 60).into_iter().enumerate() {
+        let x = if i == 7 { 1e9 } else { x };
+        assert_eq!(model.observe(&[x], y).is_err(), i == 7);
+    }
+    assert!(model.is_running() && model.count() == 59.0);
+}

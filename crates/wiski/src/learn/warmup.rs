@@ -146,6 +146,11 @@ impl WarmUp {
         &self.hyper
     }
 
+    /// Puts other hyperparameters in place of the present ones.
+    pub(crate) fn set_hyperparameters(&mut self, hyper: Hyperparameters) {
+        self.hyper = hyper;
+    }
+
     /// The map, its moments and the hyperparameters.
     pub fn into_parts(self) -> (FeatureMap, Moments, Hyperparameters) {
         (self.map, self.moments, self.hyper)

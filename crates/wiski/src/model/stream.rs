@@ -67,12 +67,16 @@ fn ranges(x: &[f64], dim: usize) -> Vec<(f64, f64)> {
 /// depend on the rows.
 pub(super) fn admit_to_warm_up(settings: &Settings, x: &[f64], input_dim: usize) -> Result<()> {
     let fixed = settings.features == Features::Identity && settings.inputs != InputScaling::WarmUp;
-    if settings.off_grid != OffGrid::Error || !fixed {
+    if settings.off_grid == OffGrid::Prior || !fixed {
         return Ok(());
     }
     let mut h = Vec::new();
     column_scaling(settings, &[], input_dim)?.apply(x, &mut h)?;
-    lattice(settings, input_dim)?.locate(&h, 0, &mut Vec::new())
+    let lattice = lattice(settings, input_dim)?;
+    match settings.off_grid {
+        OffGrid::Extend => lattice.growth_to(&h, settings.max_grid_points, 0).map(|_| ()),
+        _ => lattice.locate(&h, 0, &mut Vec::new()),
+    }
 }
 
 /// The grid on [−1, 1] for each coordinate.
@@ -92,10 +96,12 @@ pub(super) fn features(
 ) -> Result<(WarmUp, Option<Choice>)> {
     let input_dim = rows.x.len() / rows.len();
     let tolerance = settings.tolerance();
+    let start = hyper.clone();
     let (mut warm, choice) = match &settings.features {
         Features::Identity => {
             let map = FeatureMap::from(Identity::new(input_dim));
-            (WarmUp::new(rows.clone(), map, lattice, hyper, space, tolerance)?, None)
+            let (rows, lattice) = on_grid(rows, settings, lattice)?;
+            (WarmUp::new(rows, map, lattice, hyper, space, tolerance)?, None)
         }
         Features::Auto | Features::Additive { .. } => {
             let (warm, choice) = additive(rows, settings, hyper.noise)?;
@@ -129,8 +135,34 @@ pub(super) fn features(
         && matches!(settings.schedule, Schedule::EveryStep { .. });
     if settings.fit_warm_up && !as_the_paper {
         warm.fit_hyperparameters(&thorough())?;
+    } else if !settings.fit_warm_up && !settings.is_additive() {
+        // A search for features fits them on its way.
+        warm.set_hyperparameters(start);
     }
     Ok((warm, choice))
+}
+
+/// Warm-up rows in the coordinates of a grid that does not cover all of them: the grid grows, or they are left
+/// out, as the policy says.
+fn on_grid(rows: &Rows, settings: &Settings, mut lattice: Lattice) -> Result<(Rows, Lattice)> {
+    let dim = lattice.dim();
+    let row = |i: usize| &rows.x[i * dim..(i + 1) * dim];
+    match settings.off_grid {
+        OffGrid::Error => Ok((rows.clone(), lattice)),
+        OffGrid::Prior => {
+            let covered = rows.filter(|i| lattice.locate(row(i), i, &mut Vec::new()).is_ok());
+            Ok((covered, lattice))
+        }
+        OffGrid::Extend => {
+            for i in 0..rows.len() {
+                let growth = lattice.growth_to(row(i), settings.max_grid_points, i)?;
+                if !growth.is_none() {
+                    lattice = lattice.grown(&growth)?.0;
+                }
+            }
+            Ok((rows.clone(), lattice))
+        }
+    }
 }
 
 /// The directions of a sum of grids unless told otherwise: the ridge direction and every column, and with few
