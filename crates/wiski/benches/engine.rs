@@ -30,13 +30,13 @@ fn main() {
     let (rows, source) = power_plant();
     println!("data: {source}, {} rows", rows.len());
     if std::env::args().any(|a| a == "additive") {
-        return additive(20, 16, 0.4);
+        return additive(20, 16, 0.33);
     }
     toeplitz();
     for shape in [vec![16, 16], vec![30, 30], vec![40, 40], vec![10, 10, 10]] {
         run(&shape, &rows, &limits);
     }
-    additive(20, 16, 0.4);
+    additive(20, 16, 0.33);
 }
 
 /// A sum of one-dimensional grids, as a model of some twenty inputs has it.
