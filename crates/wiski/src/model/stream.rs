@@ -165,9 +165,9 @@ fn on_grid(rows: &Rows, settings: &Settings, mut lattice: Lattice) -> Result<(Ro
     }
 }
 
-/// The directions of a sum of grids unless told otherwise: the ridge direction and every column, and with few
-/// columns some more, since each is one view of them.
-const FEWEST_DIRECTIONS: usize = 24;
+/// The directions of a sum of grids unless told otherwise: the ridge direction and every column. Where these are
+/// fewer than the first number, random ones fill up to the second, since each is one more view of few columns.
+const DIRECTIONS: [usize; 2] = [16, 24];
 
 /// The sum of grids that the rows lead to.
 fn additive(rows: &Rows, settings: &Settings, noise: f64) -> Result<(WarmUp, Choice)> {
@@ -176,7 +176,8 @@ fn additive(rows: &Rows, settings: &Settings, noise: f64) -> Result<(WarmUp, Cho
     let directions = match settings.features {
         Features::Additive { directions: Some(k) } => k,
         _ if numeric < 2 => numeric,
-        _ => (numeric + 1).max(FEWEST_DIRECTIONS),
+        _ if numeric + 1 < DIRECTIONS[0] => DIRECTIONS[1],
+        _ => numeric + 1,
     };
     let training = WarmUpTraining {
         epochs: settings.training.epochs.div_ceil(2),
