@@ -101,10 +101,12 @@ impl Summary<'_> {
         let per_row = 1e6 * self.seconds / (self.rows as f64).max(1.0);
         line("time", format!("{:.2} s, {per_row:.1} µs a row", self.seconds));
         if let Some((class, process)) = process(&self.stored.model) {
-            let shape: Vec<String> = grid_shape(process).iter().map(ToString::to_string).collect();
-            line("grid", format!("{} points, rank {}", shape.join(" × "), process.rank()));
+            line("grid", format!("{}, rank {}", grids(process), process.rank()));
             line("kernel", kernels(process));
-            let named = process.hyperparameters().named();
+            let mut named = process.hyperparameters().named();
+            if named.len() > 24 {
+                named.retain(|(name, _)| name == "noise");
+            }
             let values: Vec<String> = named.iter().map(|(k, v)| format!("{k} {v:.4}")).collect();
             let of = class.map(|c| format!(" (of class {c})")).unwrap_or_default();
             line("hyperparameters", format!("{}{of}", values.join(", ")));
@@ -138,9 +140,31 @@ pub(crate) fn grid_shape(process: &wiski::Wiski) -> Vec<usize> {
     grids.iter().flat_map(|g| g.axes().iter().map(wiski::grid::Axis::points)).collect()
 }
 
+/// The grids in words.
+pub(crate) fn grids(process: &wiski::Wiski) -> String {
+    let blocks = process.stats().lattice().grids();
+    if let [grid] = blocks {
+        let shape: Vec<String> = grid.axes().iter().map(|a| a.points().to_string()).collect();
+        return format!("{} points", shape.join(" × "));
+    }
+    let points: usize = blocks.iter().map(wiski::grid::Grid::len).sum();
+    format!("{} grids with {points} points in all", blocks.len())
+}
+
 pub(crate) fn kernels(process: &wiski::Wiski) -> String {
     let all: Vec<String> = process.kernels().iter().map(ToString::to_string).collect();
-    all.join(" | ")
+    if all.len() < 4 {
+        return all.join(" | ");
+    }
+    // A sum of grids: how many of each.
+    let mut counted: Vec<(&str, usize)> = Vec::new();
+    for kernel in &all {
+        match counted.iter_mut().find(|(name, _)| name == kernel) {
+            Some((_, count)) => *count += 1,
+            None => counted.push((kernel, 1)),
+        }
+    }
+    counted.iter().map(|(name, count)| format!("{count} × {name}")).collect::<Vec<_>>().join(", ")
 }
 
 /// Two aligned columns.

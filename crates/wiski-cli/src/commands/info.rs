@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use wiski::feature::{FeatureMap, Scaling};
-use wiski::model::Encoder;
+use wiski::model::{Encoder, Reads};
 use wiski::persist::{self, Model, Stored};
 
 use crate::output::say;
@@ -54,12 +54,29 @@ fn lines(stored: &Stored) -> Vec<(String, String)> {
         line("state", "still collecting the first rows".into());
         return lines;
     };
-    let shape: Vec<String> = summary::grid_shape(process).iter().map(ToString::to_string).collect();
-    line("grid", format!("{} points, rank {}", shape.join(" × "), process.rank()));
+    line("grid", format!("{}, rank {}", summary::grids(process), process.rank()));
     line("kernel", summary::kernels(process));
-    for (name, value) in process.hyperparameters().named() {
+    let named = process.hyperparameters().named();
+    let many = named.len();
+    if many > 24 {
+        line("hyperparameters", format!("{many} (see --json)"));
+    }
+    for (name, value) in named.into_iter().filter(|(name, _)| many <= 24 || name == "noise") {
         let of = class.map(|c| format!(" (class {c})")).unwrap_or_default();
         line(&name, format!("{value:.6}{of}"));
+    }
+    if let Model::Regressor(model) = &stored.model
+        && model.blocks().len() > 1
+    {
+        let mut blocks = model.blocks();
+        blocks.sort_by(|a, b| b.share.total_cmp(&a.share));
+        for block in blocks.iter().filter(|b| b.share >= 0.005) {
+            let reads: Vec<String> = block.reads.iter().map(|r| reads(r, &stored.columns.inputs)).collect();
+            line(
+                &format!("{:.1} %", 100.0 * block.share),
+                format!("of the variance by {}", reads.join(" and ")),
+            );
+        }
     }
     if let Some(encoder) = encoder(&stored.model) {
         let map = match encoder.map() {
@@ -70,6 +87,20 @@ fn lines(stored: &Stored) -> Vec<(String, String)> {
         line("features", format!("{map}{state}"));
     }
     lines
+}
+
+/// What a coordinate reads, in words.
+fn reads(reads: &Reads, names: &[String]) -> String {
+    match reads {
+        Reads::Column(k) => names[*k].clone(),
+        Reads::Hidden => "a hidden feature".into(),
+        Reads::Direction(weights) => {
+            let mut order: Vec<usize> = (0..weights.len()).collect();
+            order.sort_by(|a, b| weights[*b].abs().total_cmp(&weights[*a].abs()));
+            let top: Vec<&str> = order.iter().take(3).map(|&k| names[k].as_str()).collect();
+            format!("a direction along {}, …", top.join(", "))
+        }
+    }
 }
 
 fn encoder(model: &Model) -> Option<&Encoder> {
@@ -104,6 +135,7 @@ fn describe(stored: &Stored, version: u32) -> Result<Value> {
             if let Some(process) = model.model() {
                 merge(&mut all, process_json(process));
             }
+            all["shares"] = model.blocks().iter().map(|b| json!(b.share)).collect();
         }
         Model::Classifier(model) => {
             all["classes"] = json!(model.classes());
@@ -137,7 +169,7 @@ fn process_json(process: &wiski::Wiski) -> Value {
     json!({
         "grid": blocks.concat(),
         "blocks": blocks.iter().map(Vec::len).collect::<Vec<_>>(),
-        "kernel": summary::kernels(process),
+        "kernel": process.kernels().iter().map(ToString::to_string).collect::<Vec<_>>().join(" | "),
         "hyperparameters": named,
         "noise": process.noise(),
         "rank": process.rank(),
