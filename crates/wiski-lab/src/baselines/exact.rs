@@ -9,7 +9,7 @@
 //! A new row at fixed hyperparameters borders L: O(n²). A step of the hyperparameters costs O(n³). All rows are
 //! kept; their features are computed anew after every step, since the projection may have moved.
 
-use faer::Mat;
+use faer::{Mat, MatRef};
 use std::f64::consts::TAU;
 use wiski::learn::Adam;
 use wiski::{OnlineGp, Outcome, Prediction, Result};
@@ -135,33 +135,50 @@ impl Descent for ExactGp {
 
     /// −log p(y)/n.
     fn evaluate(&mut self, gradient: &mut [f64]) -> Result<f64> {
-        let n = self.y.len() as f64;
-        let k = self.covariance();
-        let value = -self.log_evidence()? / n;
-        let alpha = self.weights()?.to_vec();
-        let mut by_k = inverse_of_cholesky(self.factor()?.factor());
+        let value = -self.log_evidence()? / self.y.len() as f64;
+        let (factor, alpha) = (self.factor.as_ref(), self.alpha.as_deref());
+        let (factor, alpha) = (factor.expect("comes with the evidence"), alpha.expect("comes with the evidence"));
+        let slopes = Slopes::new(&self.hyper, &self.h, &self.noise, factor.factor(), alpha);
+        let (theta, phi) = gradient.split_at_mut(self.hyper.dim());
+        self.hyper.chain(&slopes.kernel, slopes.noise, theta)?;
+        phi.fill(0.0);
+        self.encoder.pull_back(&self.rows, &slopes.h, phi)?;
+        Ok(value)
+    }
+}
+
+/// The derivatives of −log p(y)/n in kernel parameters, noise and features.
+pub(super) struct Slopes {
+    pub(super) kernel: Vec<f64>,
+    pub(super) noise: f64,
+    pub(super) h: Vec<f64>,
+}
+
+impl Slopes {
+    /// From the Cholesky factor and α of the rows with these features.
+    pub(super) fn new(
+        hyper: &Hyper,
+        h: &[f64],
+        noise: &[f64],
+        factor: MatRef<'_, f64>,
+        alpha: &[f64],
+    ) -> Self {
+        let n = alpha.len() as f64;
+        let mut by_k = inverse_of_cholesky(factor);
         for j in 0..by_k.ncols() {
             let scale = alpha[j];
-            for (entry, a) in by_k.col_as_slice_mut(j).iter_mut().zip(&alpha) {
+            for (entry, a) in by_k.col_as_slice_mut(j).iter_mut().zip(alpha) {
                 *entry = (*entry - a * scale) * (0.5 / n);
             }
         }
-        let by_noise = (0..self.y.len()).map(|i| self.noise[i] * by_k[(i, i)]).sum();
-        let mut by_kernel = vec![0.0; self.hyper.kernel.parameters().len()];
-        let mut by_h = vec![0.0; self.h.len()];
-        let mut slots = Slots { parameters: &mut by_kernel, a: Some(&mut by_h), b: None };
-        // The diagonal of k has the noise added, but a distance of zero: it only counts for the output scale.
-        let mut k = k;
-        for (i, d) in self.noise.iter().enumerate() {
-            k[(i, i)] -= self.hyper.noise * d;
-        }
-        self.hyper.kernel.pull_back((&self.h, &self.h), k.as_ref(), by_k.as_ref(), &mut slots);
+        let by_noise = noise.iter().enumerate().map(|(i, d)| d * by_k[(i, i)]).sum();
+        let mut kernel = vec![0.0; hyper.kernel.parameters().len()];
+        let mut by_h = vec![0.0; h.len()];
+        let mut slots = Slots { parameters: &mut kernel, a: Some(&mut by_h), b: None };
+        let k = hyper.kernel.gram(h);
+        hyper.kernel.pull_back((h, h), k.as_ref(), by_k.as_ref(), &mut slots);
         by_h.iter_mut().for_each(|g| *g *= 2.0); // K is symmetric: each point is a row and a column
-        let (theta, phi) = gradient.split_at_mut(self.hyper.dim());
-        self.hyper.chain(&by_kernel, by_noise, theta)?;
-        phi.fill(0.0);
-        self.encoder.pull_back(&self.rows, &by_h, phi)?;
-        Ok(value)
+        Self { kernel, noise: by_noise, h: by_h }
     }
 }
 

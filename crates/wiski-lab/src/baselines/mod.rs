@@ -35,3 +35,5 @@ pub use hyper::Hyper;
 pub use pcg::{Iterations, PcgGp};
 pub use sgpr::StreamingSgpr;
 pub use svgp::{Likelihood, StreamingSvgp, SvgpOptions};
+pub use local::LocalGps;
+pub use ski::{BatchSki, SkiIterations};
