@@ -49,6 +49,8 @@ enum Command {
     Plot(commands::plot::Plot),
     /// Draw functions from the posterior
     Sample(commands::sample::Sample),
+    /// Reproduce the experiments of the paper
+    Reproduce(commands::reproduce::Reproduce),
     /// Measure how fast this machine is
     Bench(commands::bench::Bench),
 }
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Info(command) => command.run(),
         Command::Plot(command) => command.run(),
         Command::Sample(command) => command.run(),
+        Command::Reproduce(command) => command.run(),
         Command::Bench(command) => command.run(),
     };
     match done {
