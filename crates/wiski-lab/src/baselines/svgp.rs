@@ -116,18 +116,24 @@ impl StreamingSvgp {
         }
     }
 
-    /// Learns the warm-up rows in batch. Inducing points start at a random choice of them, filled up with
-    /// uniform points if they are fewer; q(v) starts at the prior.
-    pub fn warm_up(&mut self, rows: &[f64], y: &[f64]) -> Result<()> {
+    /// Places the inducing points at a random choice of rows, filled up with uniform points if they are fewer.
+    pub fn place(&mut self, rows: &[f64]) -> Result<()> {
         let d = self.encoder.output_dim();
         self.encoder.observe(rows)?;
         let h = self.encoder.features(rows)?;
-        let mut order: Vec<usize> = (0..y.len()).collect();
+        let mut order: Vec<usize> = (0..h.len() / d).collect();
         order.shuffle(&mut self.rng);
-        self.z = order.iter().take(self.options.inducing).flat_map(|&i| h[i * d..(i + 1) * d].to_vec()).collect();
+        let chosen = order.iter().take(self.options.inducing);
+        self.z = chosen.flat_map(|&i| h[i * d..(i + 1) * d].to_vec()).collect();
         while self.z.len() < self.options.inducing * d {
             self.z.push(self.rng.random_range(-1.0..1.0));
         }
+        Ok(())
+    }
+
+    /// Learns the warm-up rows in batch. Inducing points start at some of them and q(v) at the prior.
+    pub fn warm_up(&mut self, rows: &[f64], y: &[f64]) -> Result<()> {
+        self.place(rows)?;
         (self.rows, self.y, self.noise) = (rows.to_vec(), y.to_vec(), vec![1.0; y.len()]);
         self.count += y.len();
         let training = self.training;

@@ -1,5 +1,8 @@
 //! The experiments of the paper, one file each.
 
+pub mod ablation;
+pub mod classification;
+pub mod fx;
 pub mod regression;
 pub mod timing;
 
@@ -10,7 +13,14 @@ use crate::results::{Bundle, Folder};
 use crate::{Options, Size};
 
 /// All experiments.
-pub(crate) const ALL: [Experiment; 2] = [
+pub(crate) const ALL: [Experiment; 5] = [
+    Experiment {
+        name: "fx",
+        figure: "Figure 1",
+        about: "forty days of an exchange rate with spectral mixture kernels, in time order and shuffled: WISKI, O-SVGP, \
+                O-SGPR after 10, 20 and 30 observations",
+        run: fx::run,
+    },
     Experiment {
         name: "timing",
         figure: "Figure 2",
@@ -24,6 +34,21 @@ pub(crate) const ALL: [Experiment; 2] = [
         about: "test NLL and RMSE along the stream on skillcraft, powerplant, elevators, protein, a sample of 3droad \
                 and an elevation model, for every method that can run",
         run: regression::run,
+    },
+    Experiment {
+        name: "classification",
+        figure: "Figures 4 and A.6",
+        about: "accuracy along the stream on banana and svmguide1: Dirichlet classification, exact and by WISKI, O-SVGP \
+                with a Bernoulli likelihood; banana from left to right with decision surfaces (parts: banana, \
+                svmguide1, ordered)",
+        run: classification::run,
+    },
+    Experiment {
+        name: "ablation",
+        figure: "appendix",
+        about: "inducing points of WISKI and O-SVGP, root rank against the exact stencil, β and update steps of O-SVGP \
+                (parts: inducing, rank, beta, steps, sine)",
+        run: ablation::run,
     },
 ];
 
