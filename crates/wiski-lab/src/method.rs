@@ -10,8 +10,12 @@ use serde::{Deserialize, Serialize};
 use std::time::Instant;
 use wiski::grid::Grid;
 use wiski::kernel::Family;
-use wiski::learn::WarmUpTraining;
-use wiski::{Features, OnlineGp, OnlineRegressor, Outcome, Prediction, Result, Schedule, Settings};
+use wiski::learn::{Adam, Annealing, HyperSpace, Hyperparameters, WarmUpTraining};
+use wiski::posterior::Workspace;
+use wiski::{
+    Features, OnlineGp, OnlineRegressor, Outcome, Pool, Posterior, Prediction, Result, Schedule, Settings, Stats,
+    Wiski,
+};
 
 /// A method of the paper, or wiski as it comes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -208,6 +212,98 @@ impl OnlineGp for WiskiStream {
 
     fn log_evidence(&mut self) -> Result<f64> {
         self.0.model().map_or(Ok(0.0), |model| model.evidence().map(|e| e.value))
+    }
+}
+
+/// WISKI on given coordinates with the paper's learning and nothing else: rows into statistics, then one Adam step of
+/// kernel and noise on the evidence.
+pub struct WiskiSteps {
+    stats: Stats,
+    hyper: Hyperparameters,
+    space: HyperSpace,
+    adam: Adam,
+    pool: Pool,
+    posterior: Posterior,
+    work: Workspace,
+}
+
+impl WiskiSteps {
+    /// Begins with the statistics, kernels and noise of a model, and the learning rate along the stream.
+    pub fn new(start: &Wiski, rate: f64) -> Result<Self> {
+        let hyper = start.hyperparameters();
+        let space = HyperSpace::new(&hyper).softplus();
+        let adam = Adam::new(space.dim(), rate)?;
+        let (stats, posterior) = (start.stats().clone(), start.posterior().clone());
+        Ok(Self { stats, hyper, space, adam, pool: Pool::default(), posterior, work: Workspace::default() })
+    }
+
+    /// Learns rows in batch, then fits kernel and noise to them by annealed Adam.
+    pub fn warm_up(&mut self, x: &[f64], y: &[f64], epochs: usize, rate: f64) -> Result<()> {
+        self.stats.observe_batch(x, y, None)?;
+        let annealing = Annealing { end: 1e-4, steps: epochs.max(1) };
+        let mut adam = Adam::new(self.space.dim(), rate)?.with_annealing(annealing)?;
+        (0..epochs).try_for_each(|_| self.descend(&mut adam))?;
+        self.condition()
+    }
+
+    /// The sums of everything learned.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    fn descend(&mut self, adam: &mut Adam) -> Result<()> {
+        let mut gradient = vec![0.0; self.space.dim()];
+        let evaluated = self.space.evaluate(&self.stats, &self.hyper, TOLERANCE, &mut self.pool, &mut gradient);
+        // A root that has lost data can leave no proper posterior: then nothing is learned from this row.
+        if evaluated.is_ok() && gradient.iter().all(|g| g.is_finite()) {
+            self.space.adam_step(adam, &mut self.hyper, &gradient)?;
+        }
+        Ok(())
+    }
+
+    /// The posterior of the statistics under the present hyperparameters.
+    fn condition(&mut self) -> Result<()> {
+        let mut unused = vec![0.0; self.space.dim()];
+        self.posterior =
+            self.space.evaluate(&self.stats, &self.hyper, TOLERANCE, &mut self.pool, &mut unused)?.1;
+        Ok(())
+    }
+}
+
+/// The share of the largest prior eigenvalue below which directions are dropped.
+const TOLERANCE: f64 = 1e-12;
+
+impl OnlineGp for WiskiSteps {
+    fn input_dim(&self) -> usize {
+        self.stats.lattice().dim()
+    }
+
+    fn count(&self) -> f64 {
+        self.stats.count()
+    }
+
+    fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
+        self.posterior.predict(x, &mut self.work)
+    }
+
+    fn observe_noisy(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Outcome> {
+        self.stats.observe(x, y, noise)?;
+        let mut adam = self.adam.clone();
+        self.descend(&mut adam)?;
+        self.adam = adam;
+        self.condition()?;
+        Ok(Outcome::Learned)
+    }
+
+    fn log_evidence(&mut self) -> Result<f64> {
+        let evaluated = wiski::Evidence::with_pool(
+            &self.stats,
+            &self.hyper.kernels,
+            self.hyper.noise,
+            TOLERANCE,
+            &mut self.pool,
+        )?;
+        Ok(evaluated.0.value)
     }
 }
 

@@ -4,11 +4,13 @@
 use wiski::Result;
 use wiski::learn::{Adam, Annealing};
 
-/// The learning rates of hyperparameters (and variational parameters) and of the feature map.
+/// The learning rates of the groups of unknowns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
-    /// θ.
+    /// θ: kernel and noise.
     pub theta: f64,
+    /// Inducing points and the variational distribution.
+    pub variational: f64,
     /// φ.
     pub features: f64,
 }
@@ -31,15 +33,16 @@ pub struct Training {
 const END_RATE: f64 = 1e-4;
 
 impl Training {
-    /// The paper's table of rates: η on the warm-up, a tenth of it along the stream, and a tenth of either for φ.
+    /// The paper's table of rates: η on the warm-up, a tenth of it along the stream, and a tenth of either for φ. Its
+    /// implementation also has a tenth for everything variational.
     pub fn paper(rate: f64) -> Self {
-        let rates = |theta: f64| Rates { theta, features: theta / 10.0 };
+        let rates = |theta: f64| Rates { theta, variational: theta / 10.0, features: theta / 10.0 };
         Self { epochs: 200, batch: rates(rate), online: rates(rate / 10.0), spacing: 0.0 }
     }
 
     /// No learning at all: hyperparameters stay as given.
     pub fn none() -> Self {
-        let rates = Rates { theta: 0.0, features: 0.0 };
+        let rates = Rates { theta: 0.0, variational: 0.0, features: 0.0 };
         Self { epochs: 0, batch: rates, online: rates, spacing: f64::INFINITY }
     }
 
@@ -51,14 +54,14 @@ impl Training {
 
 /// A model with unknowns, an objective to be minimised and its gradient.
 pub(super) trait Descent {
-    /// The unknowns: those of the feature map stand last.
+    /// The unknowns: kernel and noise first, then what is variational, the feature map last.
     fn position(&self) -> Result<Vec<f64>>;
 
     /// Moves the unknowns.
     fn move_to(&mut self, position: &[f64]) -> Result<()>;
 
-    /// How many of the unknowns belong to the feature map.
-    fn feature_count(&self) -> usize;
+    /// How many of the unknowns belong to kernel and noise, and how many to the feature map.
+    fn counts(&self) -> (usize, usize);
 
     /// The objective and its gradient at the present position.
     fn evaluate(&mut self, gradient: &mut [f64]) -> Result<f64>;
@@ -66,8 +69,13 @@ pub(super) trait Descent {
     /// Adam for the unknowns with the given rates.
     fn adam(&self, rates: Rates) -> Result<Adam> {
         let dim = self.position()?.len();
-        let split = dim - self.feature_count();
-        Adam::with_groups(&[(0..split, rates.theta), (split..dim, rates.features)])
+        let (theta, features) = self.counts();
+        let split = dim - features;
+        Adam::with_groups(&[
+            (0..theta, rates.theta),
+            (theta..split, rates.variational),
+            (split..dim, rates.features),
+        ])
     }
 
     /// One step; returns the objective before it.

@@ -129,8 +129,8 @@ impl Descent for ExactGp {
         self.encode()
     }
 
-    fn feature_count(&self) -> usize {
-        self.encoder.parameters().len()
+    fn counts(&self) -> (usize, usize) {
+        (self.hyper.dim(), self.encoder.parameters().len())
     }
 
     /// −log p(y)/n.

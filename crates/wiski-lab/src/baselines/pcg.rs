@@ -336,8 +336,8 @@ impl Descent for PcgGp {
         self.encode()
     }
 
-    fn feature_count(&self) -> usize {
-        self.encoder.parameters().len()
+    fn counts(&self) -> (usize, usize) {
+        (self.hyper.dim(), self.encoder.parameters().len())
     }
 
     /// −½ αᵀ∂Kα + ½ mean of (K̂⁻¹z)ᵀ∂K(P̂⁻¹z), over n. The value returned is the data term ½ yᵀα/n alone: the log

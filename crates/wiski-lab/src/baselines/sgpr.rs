@@ -240,8 +240,8 @@ impl Descent for StreamingSgpr {
         Ok(())
     }
 
-    fn feature_count(&self) -> usize {
-        self.encoder.parameters().len()
+    fn counts(&self) -> (usize, usize) {
+        (self.hyper.dim(), self.encoder.parameters().len())
     }
 
     /// −F/n of the present batch.

@@ -322,8 +322,8 @@ impl Descent for BatchSki {
         self.encode()
     }
 
-    fn feature_count(&self) -> usize {
-        self.encoder.parameters().len()
+    fn counts(&self) -> (usize, usize) {
+        (self.hyper.dim(), self.encoder.parameters().len())
     }
 
     /// −½ αᵀ∂Kα + ½ mean of (K̂⁻¹z)ᵀ∂K z, over n. The value returned is the data term ½ yᵀα/n alone.
@@ -365,7 +365,7 @@ impl Descent for BatchSki {
         // ∂K goes through both interpolation matrices: ∂W K Wᵀ + W K ∂Wᵀ.
         let dim = self.encoder.output_dim();
         let mut by_h = vec![0.0; n * dim];
-        if self.feature_count() > 0 {
+        if !self.encoder.parameters().is_empty() {
             for (i, row) in self.w.iter().enumerate() {
                 for k in 0..dim {
                     for j in 0..=probes {

@@ -70,7 +70,7 @@ pub struct StreamingSvgp {
 pub struct SvgpOptions {
     /// The number m of inducing points.
     pub inducing: usize,
-    /// The weight of the KL terms.
+    /// The weight of the KL terms along the stream; the warm-up has the proper bound, β = 1.
     pub beta: f64,
     /// The number of steps for each batch.
     pub steps: usize,
@@ -219,7 +219,9 @@ impl StreamingSvgp {
     fn bound(&mut self, gradient: &mut [f64]) -> Result<f64> {
         let h = self.encoder.features(&self.rows)?;
         let basis = Basis::new(&self.hyper.kernel, &self.z, self.options.jitter)?;
-        let (m, n, beta) = (self.mean.len(), self.y.len(), self.options.beta);
+        let (m, n) = (self.mean.len(), self.y.len());
+        // As in the paper's implementation, only the stream is tempered: a batch has the proper bound.
+        let beta = if self.memory.is_some() { self.options.beta } else { 1.0 };
         let scale = (n as f64).recip();
         let covariance = &self.root * self.root.transpose(); // R Rᵀ
         let mut excess = covariance.clone();
@@ -361,8 +363,8 @@ impl Descent for StreamingSvgp {
         Ok(())
     }
 
-    fn feature_count(&self) -> usize {
-        self.encoder.parameters().len()
+    fn counts(&self) -> (usize, usize) {
+        (self.hyper.dim(), self.encoder.parameters().len())
     }
 
     fn evaluate(&mut self, gradient: &mut [f64]) -> Result<f64> {

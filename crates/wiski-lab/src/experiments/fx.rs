@@ -9,15 +9,16 @@ use crate::baselines::{
     Covariance, Encoder, Hyper, Likelihood, StreamingSgpr, StreamingSvgp, SvgpOptions, Training,
 };
 use crate::data::Table;
-use crate::method::WiskiStream;
+use crate::method::WiskiSteps;
 use crate::results::{Folder, Markdown, plus_minus};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use wiski::kernel::{Family, Kernel};
-use wiski::model::{InputScaling, TargetScaling, Z95};
-use wiski::{OnlineGp, Result, Schedule, Settings};
+use wiski::grid::Grid;
+use wiski::model::Z95;
+use wiski::{OnlineGp, Result, Wiski};
 use wiski_figures::{Figure, Snapshot, Snapshots};
 
 const WINDOW: usize = 40;
@@ -53,18 +54,10 @@ impl Kind {
         let training = Training::paper(RATE);
         Ok(match self {
             Self::Wiski => {
-                let settings = Settings {
-                    grid: vec![64],
-                    kernel: Some(Kernel::new(MIXTURE, 1)?),
-                    schedule: Schedule::EveryStep { rate: RATE / 10.0 },
-                    softplus: true,
-                    inputs: InputScaling::Bounds(vec![(-1.0, 1.0)]),
-                    targets: TargetScaling::None,
-                    warm_up: Some(BATCH),
-                    ..Settings::default()
-                };
-                let mut model = WiskiStream::new(1, settings)?;
-                model.observe_batch(x, y, None)?;
+                let builder = Wiski::builder().grid(Grid::covering(&[(-1.0, 1.0)], &[64])?);
+                let start = builder.kernel(Kernel::new(MIXTURE, 1)?).noise(std::f64::consts::LN_2).build()?;
+                let mut model = WiskiSteps::new(&start, RATE / 10.0)?;
+                model.warm_up(x, y, training.epochs, RATE)?;
                 Box::new(model)
             }
             // As in the paper: β tuned to 10⁻³ and six steps for each observation.
