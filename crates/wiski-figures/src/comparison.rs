@@ -74,8 +74,7 @@ impl Figure for Comparison {
         let panels = self.panels.iter().map(|p| {
             let x = p.lines.iter().flat_map(|l| &l.x).copied();
             let y = p.lines.iter().flat_map(|l| &l.y).copied().chain(p.levels.iter().map(|l| l.1));
-            let x =
-                if p.log_x { Axis::log(&p.x_label, x) } else { Axis::exact(&p.x_label, x) }.ticks(4.0);
+            let x = if p.log_x { Axis::log(&p.x_label, x) } else { Axis::exact(&p.x_label, x) }.ticks(4.0);
             let y = if p.log_y { Axis::log(&p.y_label, y) } else { Axis::robust(&p.y_label, y) };
             let mut panel = Panel::new(&p.title, x, y);
             for line in &p.lines {
@@ -151,7 +150,8 @@ impl Figure for Snapshots {
     fn draw(&self) -> Drawing {
         let data = |p: &Snapshot| p.seen.1.iter().chain(&p.unseen.1).copied().collect::<Vec<f64>>();
         let all: Vec<f64> = self.panels.iter().flat_map(data).collect();
-        let (lo, hi) = all.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(*v), h.max(*v)));
+        let (lo, hi) =
+            all.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(*v), h.max(*v)));
         // Room for bands of twice the range of the data; what goes beyond is cut off.
         let pad = 0.5 * (hi - lo);
         let y = Axis::exact(&self.y_label, [lo - pad, hi + pad]).ticks(4.0);

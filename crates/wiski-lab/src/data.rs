@@ -67,6 +67,7 @@ impl Table {
     }
 
     /// The chosen rows, in the given order.
+    #[must_use]
     pub fn select(&self, rows: &[usize]) -> Self {
         Self {
             dim: self.dim,

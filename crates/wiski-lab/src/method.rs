@@ -13,8 +13,8 @@ use wiski::kernel::Family;
 use wiski::learn::{Adam, Annealing, HyperSpace, Hyperparameters, WarmUpTraining};
 use wiski::posterior::Workspace;
 use wiski::{
-    Features, OnlineGp, OnlineRegressor, Outcome, Pool, Posterior, Prediction, Result, Schedule, Settings, Stats,
-    Wiski,
+    Features, OnlineGp, OnlineRegressor, Outcome, Pool, Posterior, Prediction, Result, Schedule, Settings,
+    Stats, Wiski,
 };
 
 /// A method of the paper, or wiski as it comes.
@@ -253,7 +253,8 @@ impl WiskiSteps {
 
     fn descend(&mut self, adam: &mut Adam) -> Result<()> {
         let mut gradient = vec![0.0; self.space.dim()];
-        let evaluated = self.space.evaluate(&self.stats, &self.hyper, TOLERANCE, &mut self.pool, &mut gradient);
+        let evaluated =
+            self.space.evaluate(&self.stats, &self.hyper, TOLERANCE, &mut self.pool, &mut gradient);
         // A root that has lost data can leave no proper posterior: then nothing is learned from this row.
         if evaluated.is_ok() && gradient.iter().all(|g| g.is_finite()) {
             self.space.adam_step(adam, &mut self.hyper, &gradient)?;

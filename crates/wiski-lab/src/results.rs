@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use wiski_figures::{Comparison, Drawing, Lines, Line};
+use wiski_figures::{Comparison, Drawing, Line, Lines};
 
 /// The folder of one experiment.
 #[derive(Debug, Clone)]

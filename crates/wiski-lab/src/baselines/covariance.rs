@@ -70,7 +70,7 @@ impl Covariance {
     /// The parameters of one axis.
     pub fn on_axis(&self, axis: usize) -> &[f64] {
         let p = self.family.parameter_count();
-        &self.parameters[1 + axis * p..1 + (axis + 1) * p]
+        &self.parameters[1 + axis * p..=(axis + 1) * p]
     }
 
     /// Replaces the parameters; each must be positive.
@@ -183,8 +183,7 @@ impl Covariance {
                 let g = by_k[(i, j)];
                 for axis in 0..d {
                     let own = &mut local[axis * p..(axis + 1) * p];
-                    values[axis] =
-                        self.family.value_and_gradient(self.on_axis(axis), a[axis] - b[axis], own);
+                    values[axis] = self.family.value_and_gradient(self.on_axis(axis), a[axis] - b[axis], own);
                 }
                 slots.parameters[0] += g * values.iter().product::<f64>();
                 for axis in 0..d {

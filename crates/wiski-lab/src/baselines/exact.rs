@@ -15,7 +15,9 @@ use wiski::learn::Adam;
 use wiski::{OnlineGp, Outcome, Prediction, Result};
 
 use super::covariance::Slots;
-use super::dense::{Growing, apply_transposed, dot, inverse_of_cholesky, log_det, solve_cholesky, solve_vector};
+use super::dense::{
+    Growing, apply_transposed, dot, inverse_of_cholesky, log_det, solve_cholesky, solve_vector,
+};
 use super::descent::{Descent, Training};
 use super::encoder::Encoder;
 use super::hyper::Hyper;
@@ -137,7 +139,8 @@ impl Descent for ExactGp {
     fn evaluate(&mut self, gradient: &mut [f64]) -> Result<f64> {
         let value = -self.log_evidence()? / self.y.len() as f64;
         let (factor, alpha) = (self.factor.as_ref(), self.alpha.as_deref());
-        let (factor, alpha) = (factor.expect("comes with the evidence"), alpha.expect("comes with the evidence"));
+        let (factor, alpha) =
+            (factor.expect("comes with the evidence"), alpha.expect("comes with the evidence"));
         let slopes = Slopes::new(&self.hyper, &self.h, &self.noise, factor.factor(), alpha);
         let (theta, phi) = gradient.split_at_mut(self.hyper.dim());
         self.hyper.chain(&slopes.kernel, slopes.noise, theta)?;

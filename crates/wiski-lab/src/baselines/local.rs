@@ -73,9 +73,7 @@ impl Local {
         self.y.push(y);
         self.noise.push(noise);
         let n = self.y.len() as f64;
-        self.centre = (0..h.len())
-            .map(|k| self.h.iter().skip(k).step_by(h.len()).sum::<f64>() / n)
-            .collect();
+        self.centre = (0..h.len()).map(|k| self.h.iter().skip(k).step_by(h.len()).sum::<f64>() / n).collect();
         self.solved = None;
     }
 
@@ -211,8 +209,7 @@ impl OnlineGp for LocalGps {
             model.solve(&self.hyper)?;
             let (factor, alpha) = model.solved.as_ref().expect("just solved");
             let n = model.y.len() as f64;
-            sum -= 0.5
-                * (dot(&model.y, alpha) + log_det(factor.factor()) + n * std::f64::consts::TAU.ln());
+            sum -= 0.5 * (dot(&model.y, alpha) + log_det(factor.factor()) + n * std::f64::consts::TAU.ln());
         }
         Ok(sum)
     }
@@ -266,8 +263,7 @@ mod tests {
     fn a_stream_learns_the_noise() {
         let (x, y) = rows(300, 2);
         let start = Hyper { noise: 1.0, ..hyper() };
-        let mut model =
-            LocalGps::new(Encoder::identity(2), start, Training::paper(0.05), 50, 0.5).unwrap();
+        let mut model = LocalGps::new(Encoder::identity(2), start, Training::paper(0.05), 50, 0.5).unwrap();
         model.warm_up(&x[..40], &y[..20]).unwrap();
         for i in 20..300 {
             model.observe(&x[2 * i..2 * i + 2], y[i]).unwrap();

@@ -168,7 +168,11 @@ pub(super) fn conjugate_gradients(
         (0..columns).for_each(|j| open[j] = open[j] && !done(&r, j));
     }
     if let Some(j) = (0..columns).find(|&j| open[j]) {
-        return Err(Error::NoConvergence { method: "conjugate gradients", iterations: most, residual: norm(&r, j) / size[j] });
+        return Err(Error::NoConvergence {
+            method: "conjugate gradients",
+            iterations: most,
+            residual: norm(&r, j) / size[j],
+        });
     }
     Ok(Solved { x, tridiagonal })
 }
@@ -234,8 +238,7 @@ impl PcgGp {
     /// A model without data.
     pub fn new(encoder: Encoder, hyper: Hyper, training: Training, iterations: Iterations) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(17);
-        let inside =
-            Mat::from_fn(iterations.rank, iterations.probes, |_, _| StandardNormal.sample(&mut rng));
+        let inside = Mat::from_fn(iterations.rank, iterations.probes, |_, _| StandardNormal.sample(&mut rng));
         Self {
             encoder,
             hyper,

@@ -336,8 +336,7 @@ impl Descent for BatchSki {
         let left = self.spread(u.as_ref());
         let mut right = self.spread(b.as_ref());
         right.col_as_slice_mut(0).copy_from_slice(left.col_as_slice(0));
-        let weight =
-            |j: usize| if j == 0 { -0.5 / n as f64 } else { 0.5 / (n * probes) as f64 };
+        let weight = |j: usize| if j == 0 { -0.5 / n as f64 } else { 0.5 / (n * probes) as f64 };
         let weighted = |product: &Mat<f64>| -> f64 {
             (0..=probes).map(|j| weight(j) * dot(left.col_as_slice(j), product.col_as_slice(j))).sum()
         };
@@ -358,9 +357,7 @@ impl Descent for BatchSki {
         }
         let partner = |i: usize, j: usize| if j == 0 { u[(i, 0)] } else { b[(i, j)] };
         let by_noise: f64 = (0..=probes)
-            .map(|j| {
-                weight(j) * (0..n).map(|i| self.noise[i] * u[(i, j)] * partner(i, j)).sum::<f64>()
-            })
+            .map(|j| weight(j) * (0..n).map(|i| self.noise[i] * u[(i, j)] * partner(i, j)).sum::<f64>())
             .sum();
         // ∂K goes through both interpolation matrices: ∂W K Wᵀ + W K ∂Wᵀ.
         let dim = self.encoder.output_dim();

@@ -42,6 +42,13 @@ pub(super) struct Block<'a> {
     pub(super) phi: Mat<f64>,
 }
 
+/// A block on the way back: ∂F/∂Φ, and where ∂F/∂x is to be added, if wanted.
+pub(super) struct Returned<'a> {
+    pub(super) block: &'a Block<'a>,
+    pub(super) by_phi: Mat<f64>,
+    pub(super) by_x: Option<&'a mut [f64]>,
+}
+
 impl<'a> Basis<'a> {
     pub(super) fn new(kernel: &'a Covariance, z: &'a [f64], jitter: f64) -> Result<Self> {
         let gram = kernel.gram(z);
@@ -58,15 +65,10 @@ impl<'a> Basis<'a> {
     }
 
     /// Adds ∂F/∂parameters, ∂F/∂Z and, for each block where wanted, ∂F/∂x, given ∂F/∂Φ of each block.
-    pub(super) fn pull_back(
-        &self,
-        blocks: &mut [(&Block, Mat<f64>, Option<&mut [f64]>)],
-        by_parameters: &mut [f64],
-        by_z: &mut [f64],
-    ) {
+    pub(super) fn pull_back(&self, blocks: &mut [Returned], by_parameters: &mut [f64], by_z: &mut [f64]) {
         let m = self.gram.nrows();
         let mut pi = Mat::<f64>::zeros(m, m);
-        for (block, by_phi, by_x) in blocks.iter_mut() {
+        for Returned { block, by_phi, by_x } in blocks.iter_mut() {
             pi += by_phi.transpose() * &block.phi;
             // Φ̄ L⁻¹ = (L⁻ᵀ Φ̄ᵀ)ᵀ
             let mut by_k = by_phi.transpose().to_owned();
@@ -144,7 +146,8 @@ mod tests {
         let (by_z, by_x) = rest.split_at_mut(10);
         let basis = Basis::new(&kernel, &z, 1e-3).unwrap();
         let block = basis.block(&x);
-        basis.pull_back(&mut [(&block, by_phi.clone(), Some(by_x))], by_parameters, by_z);
+        let returned = Returned { block: &block, by_phi: by_phi.clone(), by_x: Some(by_x) };
+        basis.pull_back(&mut [returned], by_parameters, by_z);
         assert_gradient(&at, &gradient, value, 1e-8);
     }
 }

@@ -32,7 +32,7 @@ use super::dense::{apply, apply_transposed, dot, inner, inverse_of_cholesky, sol
 use super::descent::{Descent, Training};
 use super::encoder::Encoder;
 use super::hyper::Hyper;
-use super::sparse::{Basis, Memory};
+use super::sparse::{Basis, Memory, Returned};
 
 /// What a target says about the function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,8 +229,7 @@ impl StreamingSvgp {
 
         // KL(q(v) ‖ N(0, I))
         let trace: f64 = (0..m).map(|i| covariance[(i, i)]).sum();
-        let mut value =
-            beta * (0.5 * (trace + dot(&self.mean, &self.mean) - m as f64) - self.log_root());
+        let mut value = beta * (0.5 * (trace + dot(&self.mean, &self.mean) - m as f64) - self.log_root());
         let mut by_mean: Vec<f64> = self.mean.iter().map(|v| beta * v).collect();
         let mut by_root = Mat::from_fn(m, m, |i, j| {
             beta * (self.root[(i, j)] - if i == j { self.root[(i, j)].recip() } else { 0.0 })
@@ -257,12 +256,11 @@ impl StreamingSvgp {
         add(&mut by_mean, &apply_transposed(new.phi.as_ref(), &e));
         let weighted = Mat::from_fn(n, m, |i, j| 2.0 * s[i] * new.phi[(i, j)]);
         by_root += new.phi.transpose() * (&weighted * &self.root);
-        let by_phi =
-            Mat::from_fn(n, m, |i, j| scale * (e[i] * self.mean[j] + 2.0 * s[i] * spread[(i, j)]));
+        let by_phi = Mat::from_fn(n, m, |i, j| scale * (e[i] * self.mean[j] + 2.0 * s[i] * spread[(i, j)]));
 
         // The memory.
         let old = self.memory.as_ref().map(|memory| (memory, basis.block(&memory.z)));
-        let mut blocks = vec![(&new, by_phi, Some(by_h.as_mut_slice()))];
+        let mut blocks = vec![Returned { block: &new, by_phi, by_x: Some(&mut by_h) }];
         if let Some((memory, block)) = &old {
             let product = &memory.precision * &block.phi; // G Φ_a
             let at = apply(block.phi.as_ref(), &self.mean);
@@ -270,18 +268,16 @@ impl StreamingSvgp {
             let u: Vec<f64> = curved.iter().zip(&memory.linear).map(|(c, g)| c - g).collect();
             let gram = self.hyper.kernel.gram(&memory.z);
             let gpg = block.phi.transpose() * &product; // Φ_aᵀ G Φ_a
-            let trace = inner(memory.precision.as_ref(), gram.as_ref())
-                + inner(gpg.as_ref(), excess.as_ref());
-            value += beta
-                * (0.5 * (dot(&at, &curved) + trace) - dot(&memory.linear, &at) + memory.constant);
+            let trace =
+                inner(memory.precision.as_ref(), gram.as_ref()) + inner(gpg.as_ref(), excess.as_ref());
+            value += beta * (0.5 * (dot(&at, &curved) + trace) - dot(&memory.linear, &at) + memory.constant);
             let back = apply_transposed(block.phi.as_ref(), &u);
             by_mean.iter_mut().zip(&back).for_each(|(total, b)| *total += beta * b);
             let change = &gpg * &self.root;
             by_root += faer::Scale(beta) * change;
             let spread = &product * &excess;
-            let by_old =
-                Mat::from_fn(m, m, |i, j| scale * beta * (u[i] * self.mean[j] + spread[(i, j)]));
-            blocks.push((block, by_old, None));
+            let by_old = Mat::from_fn(m, m, |i, j| scale * beta * (u[i] * self.mean[j] + spread[(i, j)]));
+            blocks.push(Returned { block, by_phi: by_old, by_x: None });
             let by_gram = faer::Scale(0.5 * scale * beta) * &memory.precision;
             basis.pull_back_gram((&memory.z, gram.as_ref()), by_gram.as_ref(), &mut by_parameters, None);
         }
@@ -311,9 +307,8 @@ fn add(total: &mut [f64], part: &[f64]) {
 
 /// Nodes and weights with Σ w g(x) ≈ E g(x), x ~ N(0, 1): eigenvalues of the Jacobi matrix (Golub and Welsch 1969).
 fn gauss_hermite(points: usize) -> Vec<(f64, f64)> {
-    let jacobi = Mat::from_fn(points, points, |i, j| {
-        if i.abs_diff(j) == 1 { (i.max(j) as f64).sqrt() } else { 0.0 }
-    });
+    let jacobi =
+        Mat::from_fn(points, points, |i, j| if i.abs_diff(j) == 1 { (i.max(j) as f64).sqrt() } else { 0.0 });
     let eigen = jacobi.self_adjoint_eigen(Side::Lower).expect("a small symmetric matrix");
     (0..points).map(|q| (eigen.S()[q], eigen.U()[(0, q)].powi(2))).collect()
 }
@@ -497,7 +492,8 @@ mod tests {
                 (0..6).for_each(|i| lambda[(i, i)] += 1.0);
                 let factor = cholesky(lambda).unwrap();
                 let covariance = inverse_of_cholesky(factor.as_ref());
-                (model.mean, model.root) = (solve_cholesky(factor.as_ref(), &r), cholesky(covariance).unwrap());
+                (model.mean, model.root) =
+                    (solve_cholesky(factor.as_ref(), &r), cholesky(covariance).unwrap());
                 let mut gradient = vec![0.0; model.position().unwrap().len()];
                 model.evaluate(&mut gradient).unwrap();
                 assert!(gradient[4..4 + 27].iter().all(|g| g.abs() < 1e-7), "{:?}", &gradient[4..31]);
@@ -505,10 +501,9 @@ mod tests {
             (model.predict(&x[..4]).unwrap(), model.log_evidence().unwrap())
         };
         let (stream, _) = run(&[0..9, 9..10, 10..20]);
-        let (batch, bound) = run(&[0..20]);
+        let (batch, bound) = run(std::slice::from_ref(&(0..20)));
         assert!((stream.mean - batch.mean).abs() < 1e-6 && (stream.variance - batch.variance).abs() < 1e-6);
-        let mut exact =
-            ExactGp::new(Encoder::projection(4, 2, 3).unwrap(), hyper(), Training::none());
+        let mut exact = ExactGp::new(Encoder::projection(4, 2, 3).unwrap(), hyper(), Training::none());
         exact.warm_up(&x, &y, None).unwrap();
         assert!(bound < exact.log_evidence().unwrap());
     }
@@ -530,8 +525,7 @@ mod tests {
         let options = SvgpOptions { inducing: 25, beta: 1e-3, jitter: 1e-5, ..OPTIONS };
         for (likelihood, targets) in [(Likelihood::Gaussian, &y), (Likelihood::Bernoulli, &labels)] {
             let encoder = Encoder::projection(4, 2, 3).unwrap();
-            let mut model =
-                StreamingSvgp::new(encoder, hyper(), Training::paper(0.05), likelihood, options);
+            let mut model = StreamingSvgp::new(encoder, hyper(), Training::paper(0.05), likelihood, options);
             model.warm_up(&x[..120], &targets[..30]).unwrap();
             for i in 30..400 {
                 model.observe(&x[4 * i..4 * i + 4], targets[i]).unwrap();

@@ -26,7 +26,13 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         let grids = [8, 12, 16, 24, 32];
         let wiski = grids.iter().map(|&grid| (Method::Wiski { grid }, format!("WISKI, m = {}", grid * grid)));
         let svgp = points.iter().map(|&m| (Method::svgp(m), format!("O-SVGP, m = {m}")));
-        sweep(options, &folder, "inducing", &["skillcraft", "powerplant"], &wiski.chain(svgp).collect::<Vec<_>>())?;
+        sweep(
+            options,
+            &folder,
+            "inducing",
+            &["skillcraft", "powerplant"],
+            &wiski.chain(svgp).collect::<Vec<_>>(),
+        )?;
     }
     if options.wants("rank") {
         rank(options, &folder)?;
@@ -34,14 +40,21 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if options.wants("beta") {
         let svgp = |beta: f64| (Method::Svgp { inducing: 256, beta, steps: 1 }, format!("β = {beta}"));
         let methods = [1.0, 0.1, 0.01, 1e-3, 1e-4].map(svgp);
-        let sets =
-            options.pick(vec!["skillcraft"], vec!["skillcraft", "powerplant", "elevators", "protein"]);
+        let sets = options.pick(vec!["skillcraft"], vec!["skillcraft", "powerplant", "elevators", "protein"]);
         sweep(options, &folder, "beta", &sets, &methods)?;
     }
     if options.wants("steps") {
-        let svgp = |steps: usize| (Method::Svgp { inducing: 256, beta: 1e-3, steps }, format!("{steps} steps a row"));
+        let svgp = |steps: usize| {
+            (Method::Svgp { inducing: 256, beta: 1e-3, steps }, format!("{steps} steps a row"))
+        };
         let methods = options.pick(vec![1, 2, 4], vec![1, 2, 4, 8]).into_iter().map(svgp).collect::<Vec<_>>();
-        sweep(options, &folder, "steps", &options.pick(vec!["skillcraft"], vec!["skillcraft", "powerplant", "elevators"]), &methods)?;
+        sweep(
+            options,
+            &folder,
+            "steps",
+            &options.pick(vec!["skillcraft"], vec!["skillcraft", "powerplant", "elevators"]),
+            &methods,
+        )?;
     }
     if options.wants("sine") {
         sine(options, &folder)?;
@@ -63,7 +76,7 @@ fn sweep(
         let table = Table::regression(&options.data, set)?;
         for (method, label) in methods {
             // The same number of rows for all, so that the ends can be compared.
-            let most = options.pick(600, usize::MAX);
+            let most = options.pick(400, usize::MAX);
             let mut curves = Curves::collect(folder, options, &table, &task, *method, most)?;
             curves.label.clone_from(label);
             all.push(curves);
@@ -132,7 +145,8 @@ fn rank(options: &Options, folder: &Folder) -> anyhow::Result<()> {
             let run = || rank_trial(&task, &Split::paper(&table, seed, usize::MAX), grid, rank, seed);
             ends.push(folder.trial(&key, "rank", run)?);
         }
-        let column = |f: fn(&RankEnd) -> f64, digits| plus_minus(&ends.iter().map(f).collect::<Vec<_>>(), digits);
+        let column =
+            |f: fn(&RankEnd) -> f64, digits| plus_minus(&ends.iter().map(f).collect::<Vec<_>>(), digits);
         text.row(&[
             (grid * grid).to_string(),
             rank.map_or("stencil (exact)".into(), |r| r.to_string()),
@@ -144,10 +158,17 @@ fn rank(options: &Options, folder: &Folder) -> anyhow::Result<()> {
     folder.table("rank", &text)
 }
 
-fn rank_trial(task: &Task, split: &Split, grid: usize, rank: Option<usize>, seed: u64) -> anyhow::Result<RankEnd> {
+fn rank_trial(
+    task: &Task,
+    split: &Split,
+    grid: usize,
+    rank: Option<usize>,
+    seed: u64,
+) -> anyhow::Result<RankEnd> {
     let encoder = Encoder::projection(split.stream.dim, 2, seed)?;
     let hyper = Hyper::new(Covariance::new(Family::Rbf, 2)?);
-    let mut warm = ExactGp::new(encoder, hyper, Training { spacing: f64::INFINITY, ..Training::paper(task.rate) });
+    let mut warm =
+        ExactGp::new(encoder, hyper, Training { spacing: f64::INFINITY, ..Training::paper(task.rate) });
     warm.warm_up(&split.warm_up.x, &split.warm_up.y, None)?;
     let mut encoder = warm.encoder().clone();
     let grid_on_features = Grid::covering(&[(-1.0, 1.0); 2], &[grid; 2])?;
@@ -177,7 +198,12 @@ fn rank_trial(task: &Task, split: &Split, grid: usize, rank: Option<usize>, seed
     }
     let n = split.test.len() as f64;
     let end = RankEnd { nll: loss / n, rmse: (square / n).sqrt(), lost: lost(model.stats()) };
-    eprintln!("rank {rank:?} of {} points, trial {seed}: NLL {:.4}, lost {:.4}", grid * grid, end.nll, end.lost);
+    eprintln!(
+        "rank {rank:?} of {} points, trial {seed}: NLL {:.4}, lost {:.4}",
+        grid * grid,
+        end.nll,
+        end.lost
+    );
     Ok(end)
 }
 
@@ -248,7 +274,8 @@ fn sine_trial(kind: Option<usize>, batches: usize, seed: u64) -> anyhow::Result<
         let online = Rates { theta: 1e-2, variational: 1e-2, features: 0.0 };
         let training = Training { online, ..Training::paper(0.1) };
         let hyper = Hyper::new(Covariance::new(Family::Rbf, 1)?);
-        let mut model = StreamingSvgp::new(Encoder::identity(1), hyper, training, Likelihood::Gaussian, options);
+        let mut model =
+            StreamingSvgp::new(Encoder::identity(1), hyper, training, Likelihood::Gaussian, options);
         model.place(&noisy_sine(32, &mut rng).0)?;
         Box::new(model)
     } else {

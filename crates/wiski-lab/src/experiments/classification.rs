@@ -13,6 +13,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
 use std::time::Instant;
 use wiski::kernel::Family;
 use wiski::likelihood::{Dirichlet, Softmax};
@@ -234,7 +235,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         "in hindsight: accuracy %",
         "log-loss",
     ]);
-    let (mut panels, mut csv) = (Vec::new(), String::from("set,method,trial,rows,accuracy,log_loss,seconds\n"));
+    let (mut panels, mut csv) =
+        (Vec::new(), String::from("set,method,trial,rows,accuracy,log_loss,seconds\n"));
     for set in ["banana", "svmguide1"].into_iter().filter(|s| options.wants(s)) {
         let (train, test) = Table::classification(&options.data, set)?;
         let test = capped(&test, options.pick(2000, usize::MAX));
@@ -266,9 +268,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
                     })
                 })
                 .transpose()?;
-            let end = |f: fn(&Point) -> f64| {
-                trials.iter().filter_map(|t| t.last()).map(f).collect::<Vec<f64>>()
-            };
+            let end =
+                |f: fn(&Point) -> f64| trials.iter().filter_map(|t| t.last()).map(f).collect::<Vec<f64>>();
             let behind = |f: fn(&Point) -> f64, digits: usize| {
                 hindsight.as_ref().map_or("–".into(), |p| format!("{:.digits$}", f(p)))
             };
@@ -283,8 +284,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             ]);
             for (trial, points) in trials.iter().enumerate() {
                 for p in points {
-                    csv += &format!(
-                        "{set},{},{trial},{},{:.5},{:.5},{:.3e}\n",
+                    let _ = writeln!(
+                        csv,
+                        "{set},{},{trial},{},{:.5},{:.5},{:.3e}",
                         kind.name(),
                         p.n,
                         p.accuracy,
@@ -321,7 +323,8 @@ fn ordered(options: &Options, folder: &Folder) -> anyhow::Result<()> {
     order.sort_by(|&a, &b| train.row(a)[0].total_cmp(&train.row(b)[0]));
     let (warm, rest) = order.split_at(train.len() / 20);
     let (warm, rest) = (train.select(warm), train.select(rest));
-    let mut text = Markdown::new(&["method", "100 rows", "200 rows", "300 rows", "400 rows", "log-loss after 400"]);
+    let mut text =
+        Markdown::new(&["method", "100 rows", "200 rows", "300 rows", "400 rows", "log-loss after 400"]);
     let side = 60;
     let axis: Vec<f64> = (0..side).map(|i| -1.0 + 2.0 * (f64::from(i) + 0.5) / f64::from(side)).collect();
     let cells: Vec<f64> = axis.iter().flat_map(|&y| axis.iter().flat_map(move |&x| [x, y])).collect();
@@ -332,7 +335,10 @@ fn ordered(options: &Options, folder: &Folder) -> anyhow::Result<()> {
         let points = stream(&label, kind.start(&warm, 0.0, 0)?, &rest, &test, 20, |n, model| {
             if (n + warm.len()) % 100 == 0 {
                 let values = model.probabilities(&cells)?;
-                maps.push((n, Field { title: format!("{} rows", n + warm.len()), quantity: "p(1)".into(), values }));
+                maps.push((
+                    n,
+                    Field { title: format!("{} rows", n + warm.len()), quantity: "p(1)".into(), values },
+                ));
             }
             Ok(())
         })?;

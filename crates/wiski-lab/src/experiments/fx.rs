@@ -15,8 +15,9 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
-use wiski::kernel::{Family, Kernel};
+use std::fmt::Write as _;
 use wiski::grid::Grid;
+use wiski::kernel::{Family, Kernel};
 use wiski::model::Z95;
 use wiski::{OnlineGp, Result, Wiski};
 use wiski_figures::{Figure, Snapshot, Snapshots};
@@ -67,8 +68,13 @@ impl Kind {
             // As in the paper: β tuned to 10⁻³ and six steps for each observation.
             Self::Svgp => {
                 let options = SvgpOptions { inducing: POINTS, steps: 6, seed, ..SvgpOptions::default() };
-                let mut model =
-                    StreamingSvgp::new(Encoder::identity(1), hyper()?, training, Likelihood::Gaussian, options);
+                let mut model = StreamingSvgp::new(
+                    Encoder::identity(1),
+                    hyper()?,
+                    training,
+                    Likelihood::Gaussian,
+                    options,
+                );
                 model.warm_up(x, y)?;
                 Box::new(model)
             }
@@ -154,8 +160,16 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let series = Table::read(&options.data, "fx2007_cad")?;
     // All six windows unless told otherwise: they take seconds.
     let trials = options.trials.unwrap_or(usize::MAX).min(series.len() / WINDOW);
-    let mut text =
-        Markdown::new(&["order", "method", "NLL ahead", "median", "RMSE ahead", "NLL whole", "median", "RMSE whole"]);
+    let mut text = Markdown::new(&[
+        "order",
+        "method",
+        "NLL ahead",
+        "median",
+        "RMSE ahead",
+        "NLL whole",
+        "median",
+        "RMSE whole",
+    ]);
     let mut csv = String::from("order,method,window,nll_ahead,rmse_ahead,nll_whole,rmse_whole\n");
     for (order, shuffled) in [("time", false), ("random", true)] {
         let mut panels = Vec::new();
@@ -164,11 +178,13 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             for k in 0..trials {
                 let seed = options.seed + k as u64;
                 let days = window(&series, k, shuffled.then_some(seed));
-                let setup = format!("{kind:?} {MIXTURE:?} {RATE} window {WINDOW} batch {BATCH} points {POINTS}");
+                let setup =
+                    format!("{kind:?} {MIXTURE:?} {RATE} window {WINDOW} batch {BATCH} points {POINTS}");
                 let key = format!("{order}-{kind:?}-{seed}");
                 let run: Run = folder.trial(&key, &setup, || run_one(kind, &days, seed))?;
-                csv += &format!(
-                    "{order},{},{k},{:.4},{:.4},{:.4},{:.4}\n",
+                let _ = writeln!(
+                    csv,
+                    "{order},{},{k},{:.4},{:.4},{:.4},{:.4}",
                     kind.name(),
                     run.ahead_nll,
                     run.ahead_rmse,

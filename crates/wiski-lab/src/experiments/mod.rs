@@ -11,6 +11,7 @@ use crate::data::{Split, Table};
 use crate::method::{Checkpoint, Method, Task, stream};
 use crate::results::{Bundle, Folder};
 use crate::{Options, Size};
+use std::fmt::Write as _;
 
 /// All experiments.
 pub(crate) const ALL: [Experiment; 5] = [
@@ -114,8 +115,9 @@ pub(crate) fn csv(curves: &[Curves]) -> String {
         for (trial, points) in c.trials.iter().enumerate() {
             for p in points {
                 let (set, label, key) = (c.task, &c.label, c.method.key());
-                text += &format!(
-                    "{set},\"{label}\",{key},{trial},{},{:.6e},{:.6},{:.6},{:.4}\n",
+                let _ = writeln!(
+                    text,
+                    "{set},\"{label}\",{key},{trial},{},{:.6e},{:.6},{:.6},{:.4}",
                     p.n, p.seconds, p.rmse, p.nll, p.coverage
                 );
             }

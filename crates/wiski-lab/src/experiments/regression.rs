@@ -1,10 +1,10 @@
 //! Figure 3: test NLL and RMSE along the stream on the regression sets.
 
 use super::{Curves, csv};
+use crate::Options;
 use crate::data::Table;
 use crate::method::{Method, Task};
 use crate::results::{Folder, Markdown, comparison, plus_minus};
-use crate::Options;
 use wiski_figures::{Figure, Lines};
 
 /// The methods of a data set, each with the most rows it streams at the quick size.
@@ -17,19 +17,19 @@ fn methods(task: &Task, options: &Options) -> Vec<(Method, usize)> {
     let wiski = (Method::Wiski { grid: 16 }, whole);
     let defaults = |grid: usize| (Method::WiskiDefault { grid }, whole);
     let grid = options.pick(30, 40);
-    let svgp = |full: usize| (Method::svgp(options.pick(256, full)), 1000);
+    let svgp = |full: usize| (Method::svgp(options.pick(256, full)), 600);
     match task.name {
         "protein" => vec![wiski, svgp(256), defaults(16)],
         "3droad_first5000" => {
-            vec![(Method::WiskiDefault { grid }, whole), svgp(1600), (Method::ExactCholesky, 600)]
+            vec![(Method::WiskiDefault { grid }, whole), svgp(1600), (Method::ExactCholesky, 400)]
         }
-        "dem_jacksboro" => vec![(Method::WiskiDefault { grid }, 20_000), svgp(1600)],
+        "dem_jacksboro" => vec![(Method::WiskiDefault { grid }, 10_000), svgp(1600)],
         _ => vec![
             wiski,
             svgp(256),
-            (Method::Sgpr { inducing: 256 }, 600),
-            (Method::ExactCholesky, 600),
-            (Method::Local { most: 256 }, 1000),
+            (Method::Sgpr { inducing: 256 }, 400),
+            (Method::ExactCholesky, 400),
+            (Method::Local { most: 256 }, 600),
             defaults(16),
         ],
     }
