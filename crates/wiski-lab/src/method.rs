@@ -223,7 +223,9 @@ pub struct WiskiSteps {
     space: HyperSpace,
     adam: Adam,
     pool: Pool,
+    /// The posterior of the last prediction; stale if rows or hyperparameters have changed since.
     posterior: Posterior,
+    stale: bool,
     work: Workspace,
 }
 
@@ -234,7 +236,7 @@ impl WiskiSteps {
         let space = HyperSpace::new(&hyper).softplus();
         let adam = Adam::new(space.dim(), rate)?;
         let (stats, posterior) = (start.stats().clone(), start.posterior().clone());
-        Ok(Self { stats, hyper, space, adam, pool: Pool::default(), posterior, work: Workspace::default() })
+        Ok(Self { stats, hyper, space, adam, pool: Pool::default(), posterior, stale: false, work: Workspace::default() })
     }
 
     /// Learns rows in batch, then fits kernel and noise to them by annealed Adam.
@@ -242,8 +244,8 @@ impl WiskiSteps {
         self.stats.observe_batch(x, y, None)?;
         let annealing = Annealing { end: 1e-4, steps: epochs.max(1) };
         let mut adam = Adam::new(self.space.dim(), rate)?.with_annealing(annealing)?;
-        (0..epochs).try_for_each(|_| self.descend(&mut adam))?;
-        self.condition()
+        self.stale = true;
+        (0..epochs).try_for_each(|_| self.descend(&mut adam))
     }
 
     /// The sums of everything learned.
@@ -267,6 +269,7 @@ impl WiskiSteps {
         let mut unused = vec![0.0; self.space.dim()];
         self.posterior =
             self.space.evaluate(&self.stats, &self.hyper, TOLERANCE, &mut self.pool, &mut unused)?.1;
+        self.stale = false;
         Ok(())
     }
 }
@@ -284,6 +287,9 @@ impl OnlineGp for WiskiSteps {
     }
 
     fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
+        if self.stale {
+            self.condition()?;
+        }
         self.posterior.predict(x, &mut self.work)
     }
 
@@ -292,7 +298,7 @@ impl OnlineGp for WiskiSteps {
         let mut adam = self.adam.clone();
         self.descend(&mut adam)?;
         self.adam = adam;
-        self.condition()?;
+        self.stale = true;
         Ok(Outcome::Learned)
     }
 

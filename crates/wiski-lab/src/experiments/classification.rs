@@ -245,12 +245,14 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         let mut lines = Vec::new();
         let mut hindsight_line = None;
         for kind in Kind::ALL {
-            let setup = format!("{kind:?} spacing {spacing} test {}", test.len());
+            let most = options.pick(1000, usize::MAX);
+            let setup = format!("{kind:?} spacing {spacing} rows {most} test {}", test.len());
             let mut trials: Vec<Vec<Point>> = Vec::new();
             for seed in options.seeds() {
                 let mut order: Vec<usize> = (0..train.len()).collect();
                 order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
                 let (warm, rest) = order.split_at(train.len() / 20);
+                let rest = &rest[..rest.len().min(most)];
                 let run = || {
                     let label = format!("{set:<10} {:<19} trial {seed}", kind.name());
                     let model = kind.start(&train.select(warm), spacing, seed)?;

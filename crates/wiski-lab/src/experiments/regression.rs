@@ -19,11 +19,11 @@ fn methods(task: &Task, options: &Options) -> Vec<(Method, usize)> {
     let grid = options.pick(30, 40);
     let svgp = |full: usize| (Method::svgp(options.pick(256, full)), 600);
     match task.name {
-        "protein" => vec![wiski, svgp(256), defaults(16)],
+        "protein" => vec![(wiski.0, 10_000), svgp(256), (defaults(16).0, 10_000)],
         "3droad_first5000" => {
             vec![(Method::WiskiDefault { grid }, whole), svgp(1600), (Method::ExactCholesky, 400)]
         }
-        "dem_jacksboro" => vec![(Method::WiskiDefault { grid }, 10_000), svgp(1600)],
+        "dem_jacksboro" => vec![(Method::WiskiDefault { grid }, 4500), svgp(1600)],
         _ => vec![
             wiski,
             svgp(256),
