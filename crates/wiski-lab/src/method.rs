@@ -5,7 +5,7 @@ use crate::baselines::{
     StreamingSgpr, StreamingSvgp, SvgpOptions, Training,
 };
 use crate::data::{Split, Table};
-use crate::results::progress;
+use crate::results::{processor_seconds, progress};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 use wiski::grid::Grid;
@@ -236,7 +236,16 @@ impl WiskiSteps {
         let space = HyperSpace::new(&hyper).softplus();
         let adam = Adam::new(space.dim(), rate)?;
         let (stats, posterior) = (start.stats().clone(), start.posterior().clone());
-        Ok(Self { stats, hyper, space, adam, pool: Pool::default(), posterior, stale: false, work: Workspace::default() })
+        Ok(Self {
+            stats,
+            hyper,
+            space,
+            adam,
+            pool: Pool::default(),
+            posterior,
+            stale: false,
+            work: Workspace::default(),
+        })
     }
 
     /// Learns rows in batch, then fits kernel and noise to them by annealed Adam.
@@ -319,7 +328,7 @@ impl OnlineGp for WiskiSteps {
 pub struct Checkpoint {
     /// Streamed rows so far.
     pub n: usize,
-    /// Mean seconds to learn a row since the last checkpoint.
+    /// Mean seconds on the processor to learn a row since the last checkpoint; at the first, those of the warm-up.
     pub seconds: f64,
     /// Root mean squared error on the test rows.
     pub rmse: f64,
@@ -346,19 +355,18 @@ pub fn stream(
     let rows = split.stream.len().min(most);
     let label = format!("{:<17} {:<16} trial {seed}", task.name, method.name());
     let bar = progress(&label, rows);
-    let clock = Instant::now();
+    let (clock, begin) = (Instant::now(), processor_seconds());
     let mut model = task.start(method, &split.warm_up, seed)?;
-    let mut checkpoints = vec![measure(model.as_mut(), &split.test, 0, clock.elapsed().as_secs_f64())?];
-    let (mut last, mut spent) = (0, 0.0);
+    let mut checkpoints = vec![measure(model.as_mut(), &split.test, 0, processor_seconds() - begin)?];
+    let (mut last, mut since) = (0, processor_seconds());
     for i in 0..rows {
-        let clock = Instant::now();
         model.observe(split.stream.row(i), split.stream.y[i])?;
-        spent += clock.elapsed().as_secs_f64();
         bar.inc(1);
         let n = i + 1;
         if CHECKPOINTS.contains(&n) || n == rows {
-            checkpoints.push(measure(model.as_mut(), &split.test, n, spent / (n - last) as f64)?);
-            (last, spent) = (n, 0.0);
+            let seconds = (processor_seconds() - since) / (n - last) as f64;
+            checkpoints.push(measure(model.as_mut(), &split.test, n, seconds)?);
+            (last, since) = (n, processor_seconds());
         }
     }
     bar.finish_and_clear();

@@ -7,6 +7,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Instant;
 use wiski_figures::{Comparison, Drawing, Line, Lines};
 
 /// The folder of one experiment.
@@ -97,6 +99,16 @@ pub fn progress(label: &str, rows: usize) -> ProgressBar {
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_message(label.to_owned());
     bar
+}
+
+/// Seconds that this thread has spent on a processor, where the system tells (Linux), so that other programs on the
+/// machine do not count; seconds since the first call elsewhere.
+pub fn processor_seconds() -> f64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let on_processor = std::fs::read_to_string("/proc/thread-self/schedstat")
+        .ok()
+        .and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+    on_processor.map_or_else(|| START.get_or_init(Instant::now).elapsed().as_secs_f64(), |ns| 1e-9 * ns)
 }
 
 /// Mean and (unbiased) standard deviation; the deviation of a single number is 0.

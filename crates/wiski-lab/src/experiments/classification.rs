@@ -8,13 +8,12 @@ use crate::baselines::{
     Covariance, Encoder, ExactGp, Hyper, Likelihood, StreamingSvgp, SvgpOptions, Training,
 };
 use crate::data::Table;
-use crate::results::{Bundle, Folder, Markdown, comparison, plus_minus, progress};
+use crate::results::{Bundle, Folder, Markdown, comparison, plus_minus, processor_seconds, progress};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-use std::time::Instant;
 use wiski::kernel::Family;
 use wiski::likelihood::{Dirichlet, Softmax};
 use wiski::model::InputScaling;
@@ -203,9 +202,9 @@ fn stream(
     let mut points = vec![measure(model.as_mut(), test, 0, 0.0)?];
     let (mut spent, mut since) = (0.0, 0);
     for i in 0..rows.len() {
-        let clock = Instant::now();
+        let begin = processor_seconds();
         model.observe(rows.row(i), rows.y[i])?;
-        spent += clock.elapsed().as_secs_f64();
+        spent += processor_seconds() - begin;
         since += 1;
         bar.inc(1);
         if (i + 1) % every == 0 || i + 1 == rows.len() {

@@ -16,10 +16,10 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     // Exact steps at n = 8000 take tens of seconds, hence the caps.
     let methods = [
         (Method::Wiski { grid: 16 }, whole),
-        (Method::svgp(256), options.pick(2000, whole)),
+        (Method::svgp(256), options.pick(600, whole)),
         (Method::ExactPcg, options.pick(600, whole)),
         (Method::ExactCholesky, options.pick(600, whole)),
-        (Method::BatchSki, options.pick(600, whole)),
+        (Method::BatchSki, options.pick(200, whole)),
         (Method::WiskiDefault { grid: 16 }, whole),
     ];
     let mut curves = Vec::new();
