@@ -17,7 +17,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use wiski::grid::Grid;
-use wiski::kernel::{Family, Kernel};
+use wiski::kernel::Family;
 use wiski::model::Z95;
 use wiski::{OnlineGp, Result, Wiski};
 use wiski_figures::{Figure, Snapshot, Snapshots};
@@ -55,12 +55,17 @@ impl Kind {
     }
 
     fn start(self, x: &[f64], y: &[f64], seed: u64) -> Result<Box<dyn OnlineGp>> {
-        let hyper = || Covariance::new(MIXTURE, 1).map(Hyper::new);
+        // The start of the reference: every parameter softplus(0) = ln 2, so that the variance is 3 ln 2.
+        let mut kernel = Covariance::new(MIXTURE, 1)?;
+        let mut parameters = vec![std::f64::consts::LN_2; kernel.parameters().len()];
+        parameters[0] *= 3.0;
+        kernel.set_parameters(&parameters)?;
+        let hyper = Hyper::new(kernel.clone());
         let training = Training::paper(RATE);
         Ok(match self {
             Self::Wiski => {
                 let builder = Wiski::builder().grid(Grid::covering(&[(-1.0, 1.0)], &[POINTS])?);
-                let start = builder.kernel(Kernel::new(MIXTURE, 1)?).noise(std::f64::consts::LN_2).build()?;
+                let start = builder.kernel(kernel.to_kernel()?).noise(hyper.noise).build()?;
                 let mut model = WiskiSteps::new(&start, RATE / 10.0)?;
                 model.warm_up(x, y, training.epochs, RATE)?;
                 Box::new(model)
@@ -70,7 +75,7 @@ impl Kind {
                 let options = SvgpOptions { inducing: POINTS, steps: 6, seed, ..SvgpOptions::default() };
                 let mut model = StreamingSvgp::new(
                     Encoder::identity(1),
-                    hyper()?,
+                    hyper,
                     training,
                     Likelihood::Gaussian,
                     options,
@@ -80,7 +85,7 @@ impl Kind {
             }
             Self::Sgpr => {
                 let mut model =
-                    StreamingSgpr::new(Encoder::identity(1), hyper()?, training, POINTS, 1e-5, seed);
+                    StreamingSgpr::new(Encoder::identity(1), hyper, training, POINTS, 1e-5, seed);
                 model.warm_up(x, y)?;
                 Box::new(model)
             }
@@ -179,7 +184,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
                 let seed = options.seed + k as u64;
                 let days = window(&series, k, shuffled.then_some(seed));
                 let setup =
-                    format!("{kind:?} {MIXTURE:?} {RATE} window {WINDOW} batch {BATCH} points {POINTS}");
+                    format!("{kind:?} {MIXTURE:?} {RATE} window {WINDOW} batch {BATCH} points {POINTS} start ln 2");
                 let key = format!("{order}-{kind:?}-{seed}");
                 let run: Run = folder.trial(&key, &setup, || run_one(kind, &days, seed))?;
                 let _ = writeln!(
