@@ -73,19 +73,13 @@ impl Kind {
             // As in the paper: β tuned to 10⁻³ and six steps for each observation.
             Self::Svgp => {
                 let options = SvgpOptions { inducing: POINTS, steps: 6, seed, ..SvgpOptions::default() };
-                let mut model = StreamingSvgp::new(
-                    Encoder::identity(1),
-                    hyper,
-                    training,
-                    Likelihood::Gaussian,
-                    options,
-                );
+                let mut model =
+                    StreamingSvgp::new(Encoder::identity(1), hyper, training, Likelihood::Gaussian, options);
                 model.warm_up(x, y)?;
                 Box::new(model)
             }
             Self::Sgpr => {
-                let mut model =
-                    StreamingSgpr::new(Encoder::identity(1), hyper, training, POINTS, 1e-5, seed);
+                let mut model = StreamingSgpr::new(Encoder::identity(1), hyper, training, POINTS, 1e-5, seed);
                 model.warm_up(x, y)?;
                 Box::new(model)
             }
@@ -183,8 +177,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             for k in 0..trials {
                 let seed = options.seed + k as u64;
                 let days = window(&series, k, shuffled.then_some(seed));
-                let setup =
-                    format!("{kind:?} {MIXTURE:?} {RATE} window {WINDOW} batch {BATCH} points {POINTS} start ln 2");
+                let setup = format!(
+                    "{kind:?} {MIXTURE:?} {RATE} window {WINDOW} batch {BATCH} points {POINTS} start ln 2"
+                );
                 let key = format!("{order}-{kind:?}-{seed}");
                 let run: Run = folder.trial(&key, &setup, || run_one(kind, &days, seed))?;
                 let _ = writeln!(
