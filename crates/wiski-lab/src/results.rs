@@ -119,6 +119,16 @@ pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     (mean, (square / (n - 1.0).max(1.0)).sqrt())
 }
 
+/// The middle value.
+///
+/// # Panics
+/// Without values.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    0.5 * (values[(n - 1) / 2] + values[n / 2])
+}
+
 /// "mean ± deviation".
 pub fn plus_minus(values: &[f64], digits: usize) -> String {
     let (mean, deviation) = mean_and_deviation(values);

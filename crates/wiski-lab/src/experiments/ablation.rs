@@ -7,7 +7,7 @@ use crate::baselines::{
 };
 use crate::data::{Split, Table};
 use crate::method::{Method, Task, WiskiSteps, WiskiStream};
-use crate::results::{Bundle, Folder, Markdown, comparison, plus_minus, progress};
+use crate::results::{Bundle, Folder, Markdown, comparison, median, plus_minus, progress};
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -135,7 +135,7 @@ fn rank(options: &Options, folder: &Folder) -> anyhow::Result<()> {
         (32, Some(1024)),
         (32, None),
     ];
-    let mut text = Markdown::new(&["m", "r", "NLL", "RMSE"]);
+    let mut text = Markdown::new(&["m", "r", "NLL", "median NLL", "median RMSE"]);
     for (grid, rank) in ranks {
         // A root that is too small drives length-scales down and the rank of the prior up, to a second a row.
         let rows = options.pick(if grid == 16 { 1000 } else { 400 }, usize::MAX);
@@ -145,13 +145,16 @@ fn rank(options: &Options, folder: &Folder) -> anyhow::Result<()> {
             let run = || rank_trial(&task, &Split::paper(&table, seed, usize::MAX), grid, rank, (rows, seed));
             ends.push(folder.trial(&key, &format!("rows {rows}"), run)?);
         }
-        let column =
-            |f: fn(&RankEnd) -> f64, digits| plus_minus(&ends.iter().map(f).collect::<Vec<_>>(), digits);
+        let middle = |f: fn(&RankEnd) -> f64| {
+            let value = median(ends.iter().map(f).collect());
+            if value < 1e4 { format!("{value:.4}") } else { format!("{value:.1e}") }
+        };
         text.row(&[
             (grid * grid).to_string(),
             rank.map_or("stencil (exact)".into(), |r| r.to_string()),
-            column(|e| e.nll, 4),
-            column(|e| e.rmse, 4),
+            plus_minus(&ends.iter().map(|e| e.nll).collect::<Vec<_>>(), 4),
+            middle(|e| e.nll),
+            middle(|e| e.rmse),
         ]);
     }
     folder.table("rank", &text)

@@ -225,15 +225,8 @@ fn capped(test: &Table, most: usize) -> Table {
 /// Runs the experiment.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     let folder = Folder::open(&options.out, "classification")?;
-    let mut text = Markdown::new(&[
-        "set",
-        "method",
-        "accuracy %",
-        "log-loss",
-        "ms a row at the end",
-        "in hindsight: accuracy %",
-        "log-loss",
-    ]);
+    let mut text =
+        Markdown::new(&["set", "method", "accuracy %", "log-loss", "in hindsight: accuracy %", "log-loss"]);
     let (mut panels, mut csv) =
         (Vec::new(), String::from("set,method,trial,rows,accuracy,log_loss,seconds\n"));
     for set in ["banana", "svmguide1"].into_iter().filter(|s| options.wants(s)) {
@@ -279,7 +272,6 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
                 kind.name().into(),
                 plus_minus(&end(|p| 100.0 * p.accuracy), 2),
                 plus_minus(&end(|p| p.log_loss), 4),
-                plus_minus(&end(|p| 1e3 * p.seconds), 2),
                 behind(|p| 100.0 * p.accuracy, 2),
                 behind(|p| p.log_loss, 4),
             ]);

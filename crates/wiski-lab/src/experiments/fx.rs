@@ -10,7 +10,7 @@ use crate::baselines::{
 };
 use crate::data::Table;
 use crate::method::WiskiSteps;
-use crate::results::{Folder, Markdown, plus_minus};
+use crate::results::{Folder, Markdown, median, plus_minus};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -132,12 +132,6 @@ fn run_one(kind: Kind, days: &Table, seed: u64) -> anyhow::Result<Run> {
     }
     (run.ahead_rmse, run.whole_rmse) = (run.ahead_rmse.sqrt(), run.whole_rmse.sqrt());
     Ok(run)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    0.5 * (values[(n - 1) / 2] + values[n / 2])
 }
 
 /// The k-th window, inputs from −1 to 1, targets standardised, in time order or shuffled.
