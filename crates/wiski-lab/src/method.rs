@@ -232,8 +232,18 @@ pub struct WiskiSteps {
 impl WiskiSteps {
     /// Begins with the statistics, kernels and noise of a model, and the learning rate along the stream.
     pub fn new(start: &Wiski, rate: f64) -> Result<Self> {
+        let space = HyperSpace::new(&start.hyperparameters()).softplus();
+        Self::in_space(start, space, rate)
+    }
+
+    /// The same with a noise variance that is known and stays.
+    pub fn with_known_noise(start: &Wiski, rate: f64) -> Result<Self> {
+        let space = HyperSpace::new(&start.hyperparameters()).softplus().with_known_noise();
+        Self::in_space(start, space, rate)
+    }
+
+    fn in_space(start: &Wiski, space: HyperSpace, rate: f64) -> Result<Self> {
         let hyper = start.hyperparameters();
-        let space = HyperSpace::new(&hyper).softplus();
         let adam = Adam::new(space.dim(), rate)?;
         let (stats, posterior) = (start.stats().clone(), start.posterior().clone());
         Ok(Self {
@@ -249,17 +259,17 @@ impl WiskiSteps {
     }
 
     /// Learns rows in batch, then fits kernel and noise to them by annealed Adam.
-    pub fn warm_up(&mut self, x: &[f64], y: &[f64], epochs: usize, rate: f64) -> Result<()> {
-        self.stats.observe_batch(x, y, None)?;
+    pub fn warm_up(
+        &mut self,
+        (x, y, noise): (&[f64], &[f64], Option<&[f64]>),
+        epochs: usize,
+        rate: f64,
+    ) -> Result<()> {
+        self.stats.observe_batch(x, y, noise)?;
         let annealing = Annealing { end: 1e-4, steps: epochs.max(1) };
         let mut adam = Adam::new(self.space.dim(), rate)?.with_annealing(annealing)?;
         self.stale = true;
         (0..epochs).try_for_each(|_| self.descend(&mut adam))
-    }
-
-    /// The sums of everything learned.
-    pub fn stats(&self) -> &Stats {
-        &self.stats
     }
 
     fn descend(&mut self, adam: &mut Adam) -> Result<()> {

@@ -183,7 +183,8 @@ fn rank_trial(
         builder = builder.low_rank_root(rank);
     }
     let mut model = WiskiSteps::new(&builder.build()?, task.rate / 10.0)?;
-    model.warm_up(&encoder.features(&split.warm_up.x)?, &split.warm_up.y, 0, task.rate)?;
+    let h = encoder.features(&split.warm_up.x)?;
+    model.warm_up((&h, &split.warm_up.y, None), 0, task.rate)?;
     let bar = progress(&format!("rank {rank:?} of {} points, trial {seed}", grid * grid), rows);
     for i in 0..rows {
         let x = split.stream.row(i);

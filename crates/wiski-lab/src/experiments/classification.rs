@@ -8,16 +8,17 @@ use crate::baselines::{
     Covariance, Encoder, ExactGp, Hyper, Likelihood, StreamingSvgp, SvgpOptions, Training,
 };
 use crate::data::Table;
+use crate::method::WiskiSteps;
 use crate::results::{Bundle, Folder, Markdown, comparison, plus_minus, processor_seconds, progress};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
+use wiski::grid::Grid;
 use wiski::kernel::Family;
 use wiski::likelihood::{Dirichlet, Softmax};
-use wiski::model::InputScaling;
-use wiski::{Classes, OnlineClassifier, OnlineGp, Result, Schedule, Settings};
+use wiski::{OnlineGp, Result, Wiski};
 use wiski_figures::{Field, Figure, Lines, Map};
 
 /// The paper's rate on the warm-up rows; a tenth along the stream.
@@ -52,8 +53,8 @@ impl Kind {
     /// A classifier that has learned the warm-up rows. `spacing` is that of the exact process's steps.
     fn start(self, rows: &Table, spacing: f64, seed: u64) -> Result<Box<dyn Binary>> {
         Ok(match self {
-            Self::Wiski => Box::new(WiskiClasses::new(rows)?),
-            Self::Exact => Box::new(ExactDirichlet::new(rows, spacing)?),
+            Self::Wiski => Box::new(wiski(rows)?),
+            Self::Exact => Box::new(exact(rows, spacing)?),
             Self::Svgp => {
                 let hyper = Hyper::new(Covariance::new(Family::Rbf, rows.dim)?).with_known_noise(1.0);
                 let options = SvgpOptions { seed, ..SvgpOptions::default() };
@@ -67,38 +68,32 @@ impl Kind {
     }
 }
 
-/// One exact process for each class, on the targets and the noise of the Dirichlet likelihood.
-struct ExactDirichlet {
-    processes: [ExactGp; 2],
+/// One process for each class, on the targets and the noise of the Dirichlet likelihood.
+struct DirichletPair<P> {
+    processes: [P; 2],
     likelihood: Dirichlet,
     softmax: Softmax,
 }
 
-impl ExactDirichlet {
-    fn new(rows: &Table, spacing: f64) -> Result<Self> {
+impl<P: OnlineGp> DirichletPair<P> {
+    /// Each process starts from the targets and noise variances that its class has on the warm-up rows, and from a
+    /// kernel with the variance of the targets.
+    fn new(rows: &Table, start: impl Fn(Covariance, &[f64], &[f64]) -> Result<P>) -> Result<Self> {
         let likelihood = Dirichlet::new(2);
+        let mut kernel = Covariance::new(Family::Rbf, rows.dim)?;
+        let mut parameters = kernel.parameters().to_vec();
+        parameters[0] = likelihood.target_variance();
+        kernel.set_parameters(&parameters)?;
         let process = |class: f64| {
-            let mut kernel = Covariance::new(Family::Rbf, rows.dim)?;
-            let mut parameters = kernel.parameters().to_vec();
-            parameters[0] = likelihood.target_variance();
-            kernel.set_parameters(&parameters)?;
-            let training = Training { spacing, ..Training::paper(RATE) };
-            let hyper = Hyper::new(kernel).with_known_noise(1.0);
-            let mut process = ExactGp::new(Encoder::identity(rows.dim), hyper, training);
-            let (y, noise): (Vec<f64>, Vec<f64>) = rows
-                .y
-                .iter()
-                .map(|&label| likelihood.target(label == class))
-                .map(|t| (t.target, t.noise))
-                .unzip();
-            process.warm_up(&rows.x, &y, Some(&noise))?;
-            Ok(process)
+            let targets = rows.y.iter().map(|&label| likelihood.target(label == class));
+            let (y, noise): (Vec<f64>, Vec<f64>) = targets.map(|t| (t.target, t.noise)).unzip();
+            start(kernel.clone(), &y, &noise)
         };
         Ok(Self { processes: [process(0.0)?, process(1.0)?], likelihood, softmax: Softmax::new(2) })
     }
 }
 
-impl Binary for ExactDirichlet {
+impl<P: OnlineGp> Binary for DirichletPair<P> {
     fn observe(&mut self, x: &[f64], label: f64) -> Result<()> {
         for (class, process) in self.processes.iter_mut().enumerate() {
             let target = self.likelihood.target(label == class as f64);
@@ -123,38 +118,27 @@ impl Binary for ExactDirichlet {
     }
 }
 
-/// The library's classifier with the paper's schedule and its 256 grid points.
-struct WiskiClasses(OnlineClassifier);
-
-impl WiskiClasses {
-    fn new(rows: &Table) -> Result<Self> {
-        let settings = Settings {
-            inputs: InputScaling::None,
-            schedule: Schedule::EveryStep { rate: RATE / 10.0 },
-            softplus: true,
-            grid: vec![if rows.dim == 2 { 16 } else { 4 }],
-            rank_tolerance: if rows.dim == 2 { 1e-12 } else { 1e-8 },
-            warm_up: Some(rows.len()),
-            ..Settings::default()
-        };
-        let classes = Classes::declared(["0", "1"]);
-        let mut model = Self(OnlineClassifier::new(rows.dim, classes, settings)?);
-        for i in 0..rows.len() {
-            model.observe(rows.row(i), rows.y[i])?;
-        }
-        Ok(model)
-    }
+/// Exact processes whose hyperparameters take a step for every `spacing` more rows.
+fn exact(rows: &Table, spacing: f64) -> Result<DirichletPair<ExactGp>> {
+    DirichletPair::new(rows, |kernel, y, noise| {
+        let training = Training { spacing, ..Training::paper(RATE) };
+        let hyper = Hyper::new(kernel).with_known_noise(1.0);
+        let mut process = ExactGp::new(Encoder::identity(rows.dim), hyper, training);
+        process.warm_up(&rows.x, y, Some(noise))?;
+        Ok(process)
+    })
 }
 
-impl Binary for WiskiClasses {
-    fn observe(&mut self, x: &[f64], label: f64) -> Result<()> {
-        self.0.observe(x, if label == 1.0 { "1" } else { "0" }).map(|_| ())
-    }
-
-    fn probabilities(&mut self, x: &[f64]) -> Result<Vec<f64>> {
-        let d = self.0.input_dim();
-        x.chunks_exact(d).map(|row| Ok(self.0.predict(row)?.probabilities[1])).collect()
-    }
+/// WISKI on 256 grid points with the paper's learning.
+fn wiski(rows: &Table) -> Result<DirichletPair<WiskiSteps>> {
+    let points = if rows.dim == 2 { 16 } else { 4 };
+    let grid = Grid::covering(&vec![(-1.0, 1.0); rows.dim], &vec![points; rows.dim])?;
+    DirichletPair::new(rows, |kernel, y, noise| {
+        let start = Wiski::builder().grid(grid.clone()).kernel(kernel.to_kernel()?).noise(1.0).build()?;
+        let mut process = WiskiSteps::with_known_noise(&start, RATE / 10.0)?;
+        process.warm_up((&rows.x, y, Some(noise)), Training::paper(RATE).epochs, RATE)?;
+        Ok(process)
+    })
 }
 
 impl Binary for StreamingSvgp {
@@ -218,8 +202,9 @@ fn stream(
     Ok(points)
 }
 
-fn capped(test: &Table, most: usize) -> Table {
-    test.select(&(0..test.len().min(most)).collect::<Vec<_>>())
+/// Evenly spaced rows, at most so many: test rows may stand in the order of their labels.
+fn thinned(test: &Table, most: usize) -> Table {
+    test.select(&(0..test.len()).step_by(test.len().div_ceil(most)).collect::<Vec<_>>())
 }
 
 /// Runs the experiment.
@@ -231,14 +216,14 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         (Vec::new(), String::from("set,method,trial,rows,accuracy,log_loss,seconds\n"));
     for set in ["banana", "svmguide1"].into_iter().filter(|s| options.wants(s)) {
         let (train, test) = Table::classification(&options.data, set)?;
-        let test = capped(&test, options.pick(2000, usize::MAX));
+        let test = thinned(&test, options.pick(2000, usize::MAX));
         // With O(n³) a step, 3000 rows of steps take hours; at the quick size one comes for 3 % more rows.
         let spacing = if set == "banana" { 0.0 } else { options.pick(0.03, 0.0) };
         let mut lines = Vec::new();
         let mut hindsight_line = None;
         for kind in Kind::ALL {
             let most = options.pick(1000, usize::MAX);
-            let setup = format!("{kind:?} spacing {spacing} rows {most} test {}", test.len());
+            let setup = format!("{kind:?} spacing {spacing} rows {most} thinned to {}", test.len());
             let mut trials: Vec<Vec<Point>> = Vec::new();
             for seed in options.seeds() {
                 let mut order: Vec<usize> = (0..train.len()).collect();

@@ -67,7 +67,7 @@ impl Kind {
                 let builder = Wiski::builder().grid(Grid::covering(&[(-1.0, 1.0)], &[POINTS])?);
                 let start = builder.kernel(kernel.to_kernel()?).noise(hyper.noise).build()?;
                 let mut model = WiskiSteps::new(&start, RATE / 10.0)?;
-                model.warm_up(x, y, training.epochs, RATE)?;
+                model.warm_up((x, y, None), training.epochs, RATE)?;
                 Box::new(model)
             }
             // As in the paper: β tuned to 10⁻³ and six steps for each observation.
