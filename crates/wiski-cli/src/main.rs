@@ -53,6 +53,8 @@ enum Command {
     Optimize(Box<commands::optimize::Optimize>),
     /// Choose which rows of a pool to measure next
     Explore(commands::explore::Explore),
+    /// Reproduce the experiments of the paper
+    Reproduce(commands::reproduce::Reproduce),
     /// Measure how fast this machine is
     Bench(commands::bench::Bench),
 }
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Command::Sample(command) => command.run(),
         Command::Optimize(command) => command.run(),
         Command::Explore(command) => command.run(),
+        Command::Reproduce(command) => command.run(),
         Command::Bench(command) => command.run(),
     };
     match done {

@@ -9,6 +9,7 @@
 
 mod axis;
 mod calibration;
+mod comparison;
 mod curve;
 mod drawing;
 mod learning;
@@ -21,6 +22,7 @@ mod tests;
 mod trace;
 
 pub use calibration::{Calibration, Reliability};
+pub use comparison::{Comparison, Line, Lines, Snapshot, Snapshots};
 pub use curve::{Curve, Effect, Effects, Samples};
 pub use drawing::Drawing;
 pub use learning::{Hyperparameters, LearningCurves, Metric, Track};

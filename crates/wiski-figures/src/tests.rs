@@ -420,3 +420,43 @@ fn gallery() {
         std::fs::write(dir.join(format!("{name}.png")), drawing.png(2.0).unwrap()).unwrap();
     }
 }
+
+/// Lines with bands on logarithmic axes, a level, and fits at two moments; also without any data.
+#[test]
+fn comparisons_and_snapshots_are_drawn() {
+    let x = grid(50.0, 5000.0, 12);
+    let line = |name: &str, factor: f64| {
+        let y: Vec<f64> = x.iter().map(|x| factor / x.sqrt()).collect();
+        Line { name: name.into(), x: x.clone(), lower: shift(&y, -0.01), upper: shift(&y, 0.01), y }
+    };
+    let panel = |log_y: bool| Lines {
+        title: "error".into(),
+        x_label: "rows".into(),
+        y_label: "RMSE".into(),
+        log_x: true,
+        log_y,
+        lines: vec![line("one", 3.0), line("other", 5.0)],
+        levels: vec![("in hindsight".into(), 0.1)],
+    };
+    let figure = Comparison { title: "Two methods".into(), panels: vec![panel(true), panel(false)] };
+    let svg = figure.draw().svg();
+    for text in ["Two methods", "one", "other", "in hindsight"] {
+        assert!(svg.contains(text), "{text}");
+    }
+    assert!(!figure.draw().png(1.0).unwrap().is_empty());
+    let places = grid(-1.0, 1.0, 50);
+    let mean: Vec<f64> = places.iter().map(|x| (3.0 * x).sin()).collect();
+    let fit = |n: usize| Snapshot {
+        title: format!("{n} observations"),
+        x: places.clone(),
+        lower: shift(&mean, -0.5),
+        upper: shift(&mean, 50.0),
+        mean: mean.clone(),
+        seen: (places[..n].to_vec(), mean[..n].to_vec()),
+        unseen: (places[n..].to_vec(), mean[n..].to_vec()),
+    };
+    let figure = Snapshots { columns: 2, panels: vec![fit(10), fit(20)], ..Snapshots::default() };
+    assert!(figure.draw().svg().contains("20 observations"));
+    assert!(Comparison::default().draw().svg().contains("no lines"));
+    assert!(Snapshots::default().draw().svg().contains("no fits"));
+}

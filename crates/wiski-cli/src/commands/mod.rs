@@ -8,6 +8,7 @@ pub(crate) mod merge;
 pub(crate) mod optimize;
 pub(crate) mod plot;
 pub(crate) mod predict;
+pub(crate) mod reproduce;
 pub(crate) mod sample;
 pub(crate) mod shard;
 pub(crate) mod stream;

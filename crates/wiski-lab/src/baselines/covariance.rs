@@ -1,0 +1,299 @@
+//! Dense covariance matrices of a stationary product kernel, and the way back from ∂F/∂K.
+//!
+//! k(x, x') = s Π_k κ(x_k − x'_k), with the families and parameters of [`wiski::Kernel`] in the same order (the
+//! output scale, then those of each axis), so that one set of hyperparameters means the same everywhere.
+
+use faer::{Mat, MatRef};
+use std::f64::consts::{PI, TAU};
+use wiski::kernel::{Family, Kernel};
+use wiski::{Error, Result};
+
+/// s Π_k κ(x_k − x'_k).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Covariance {
+    family: Family,
+    dim: usize,
+    parameters: Vec<f64>,
+}
+
+/// Where the derivatives of a scalar F go on the way back from ∂F/∂K.
+#[derive(Default)]
+pub struct Slots<'a> {
+    /// Receives ∂F/∂parameter (added).
+    pub parameters: &'a mut [f64],
+    /// Receives ∂F/∂a, point after point (added), if wanted.
+    pub a: Option<&'a mut [f64]>,
+    /// Receives ∂F/∂b, point after point (added), if wanted.
+    pub b: Option<&'a mut [f64]>,
+}
+
+impl Covariance {
+    /// One family on every axis, with the library's default parameters.
+    pub fn new(family: Family, dim: usize) -> Result<Self> {
+        use Family::{Matern12, Matern32, Matern52, Rbf, SpectralMixture};
+        if !matches!(family, Rbf | Matern12 | Matern32 | Matern52 | SpectralMixture { .. }) {
+            let reason = format!("{} has no derivative in the distance here", family.name());
+            return Err(Error::Config { field: "kernel".into(), reason });
+        }
+        Ok(Self { family, dim, parameters: Kernel::new(family, dim)?.parameters() })
+    }
+
+    /// The kernel of the paper: RBF with a length-scale per axis.
+    pub fn rbf(scale: f64, lengthscales: &[f64]) -> Result<Self> {
+        let mut kernel = Self::new(Family::Rbf, lengthscales.len())?;
+        kernel.set_parameters(&[&[scale], lengthscales].concat())?;
+        Ok(kernel)
+    }
+
+    /// The same kernel for the library's grids.
+    pub fn to_kernel(&self) -> Result<Kernel> {
+        let mut kernel = Kernel::new(self.family, self.dim)?;
+        kernel.set_parameters(&self.parameters)?;
+        Ok(kernel)
+    }
+
+    /// The number of axes.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The family of every axis.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// The output scale, then the parameters of each axis.
+    pub fn parameters(&self) -> &[f64] {
+        &self.parameters
+    }
+
+    /// The parameters of one axis.
+    pub fn on_axis(&self, axis: usize) -> &[f64] {
+        let p = self.family.parameter_count();
+        &self.parameters[1 + axis * p..=(axis + 1) * p]
+    }
+
+    /// Replaces the parameters; each must be positive.
+    pub fn set_parameters(&mut self, values: &[f64]) -> Result<()> {
+        let mut check = Kernel::new(self.family, self.dim)?;
+        check.set_parameters(values)?;
+        self.parameters.copy_from_slice(values);
+        Ok(())
+    }
+
+    /// k(x, x).
+    pub fn variance(&self) -> f64 {
+        self.parameters[0]
+    }
+
+    /// k(a, b).
+    pub fn value(&self, a: &[f64], b: &[f64]) -> f64 {
+        if self.family == Family::Rbf {
+            let lengthscales = &self.parameters[1..];
+            let r2: f64 =
+                a.iter().zip(b).zip(lengthscales).map(|((a, b), l)| ((a - b) / l) * ((a - b) / l)).sum();
+            return self.variance() * (-0.5 * r2).exp();
+        }
+        let on_axis = |k: usize| self.family.value(self.on_axis(k), a[k] - b[k]);
+        self.variance() * (0..self.dim).map(on_axis).product::<f64>()
+    }
+
+    /// The matrix k(a_i, b_j) for points given row after row.
+    pub fn matrix(&self, a: &[f64], b: &[f64]) -> Mat<f64> {
+        let d = self.dim;
+        let mut k = Mat::zeros(a.len() / d, b.len() / d);
+        for (j, b) in b.chunks_exact(d).enumerate() {
+            for (entry, a) in column(&mut k, j).iter_mut().zip(a.chunks_exact(d)) {
+                *entry = self.value(a, b);
+            }
+        }
+        k
+    }
+
+    /// The symmetric matrix k(a_i, a_j).
+    pub fn gram(&self, a: &[f64]) -> Mat<f64> {
+        let d = self.dim;
+        let n = a.len() / d;
+        let mut k = Mat::zeros(n, n);
+        for j in 0..n {
+            let b = &a[j * d..(j + 1) * d];
+            let below = &mut column(&mut k, j)[j..];
+            for (entry, a) in below.iter_mut().zip(a[j * d..].chunks_exact(d)) {
+                *entry = self.value(a, b);
+            }
+        }
+        super::dense::mirror(&mut k);
+        k
+    }
+
+    /// From ∂F/∂K, for K = [`matrix`](Self::matrix)(a, b), to parameters and points.
+    pub fn pull_back(
+        &self,
+        (a, b): (&[f64], &[f64]),
+        k: MatRef<'_, f64>,
+        by_k: MatRef<'_, f64>,
+        slots: &mut Slots,
+    ) {
+        if self.family == Family::Rbf {
+            self.pull_back_rbf((a, b), k, by_k, slots);
+        } else {
+            self.pull_back_any((a, b), by_k, slots);
+        }
+    }
+
+    /// ∂k/∂ℓ = k τ²/ℓ³ and ∂k/∂a = −k τ/ℓ²: no exponential is needed again.
+    fn pull_back_rbf(
+        &self,
+        (a, b): (&[f64], &[f64]),
+        k: MatRef<'_, f64>,
+        by_k: MatRef<'_, f64>,
+        slots: &mut Slots,
+    ) {
+        let d = self.dim;
+        let inverse: Vec<f64> = self.parameters[1..].iter().map(|l| l.recip()).collect();
+        let mut sums = vec![0.0; d + 1];
+        for (j, b) in b.chunks_exact(d).enumerate() {
+            for (i, a) in a.chunks_exact(d).enumerate() {
+                let w = k[(i, j)] * by_k[(i, j)];
+                sums[0] += w;
+                for axis in 0..d {
+                    let t = (a[axis] - b[axis]) * inverse[axis];
+                    sums[axis + 1] += w * t * t;
+                    let slope = -w * t * inverse[axis];
+                    if let Some(by_a) = slots.a.as_deref_mut() {
+                        by_a[i * d + axis] += slope;
+                    }
+                    if let Some(by_b) = slots.b.as_deref_mut() {
+                        by_b[j * d + axis] -= slope;
+                    }
+                }
+            }
+        }
+        slots.parameters[0] += sums[0] / self.variance();
+        for axis in 0..d {
+            slots.parameters[axis + 1] += sums[axis + 1] * inverse[axis];
+        }
+    }
+
+    fn pull_back_any(&self, (a, b): (&[f64], &[f64]), by_k: MatRef<'_, f64>, slots: &mut Slots) {
+        let (d, p) = (self.dim, self.family.parameter_count());
+        let (mut values, mut local) = (vec![0.0; d], vec![0.0; d * p]);
+        for (j, b) in b.chunks_exact(d).enumerate() {
+            for (i, a) in a.chunks_exact(d).enumerate() {
+                let g = by_k[(i, j)];
+                for axis in 0..d {
+                    let own = &mut local[axis * p..(axis + 1) * p];
+                    values[axis] = self.family.value_and_gradient(self.on_axis(axis), a[axis] - b[axis], own);
+                }
+                slots.parameters[0] += g * values.iter().product::<f64>();
+                for axis in 0..d {
+                    let others: f64 = (0..d).filter(|&o| o != axis).map(|o| values[o]).product();
+                    let scale = g * self.variance() * others;
+                    for q in 0..p {
+                        slots.parameters[1 + axis * p + q] += scale * local[axis * p + q];
+                    }
+                    let slope = scale * slope(self.family, self.on_axis(axis), a[axis] - b[axis]);
+                    if let Some(by_a) = slots.a.as_deref_mut() {
+                        by_a[i * d + axis] += slope;
+                    }
+                    if let Some(by_b) = slots.b.as_deref_mut() {
+                        by_b[j * d + axis] -= slope;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One column of a matrix as a slice.
+pub(super) fn column(m: &mut Mat<f64>, j: usize) -> &mut [f64] {
+    m.col_as_slice_mut(j)
+}
+
+/// κ'(τ). A Matérn ½ has a corner at 0, where 0 stands for the mean of both sides.
+fn slope(family: Family, p: &[f64], tau: f64) -> f64 {
+    match family {
+        Family::Rbf => -tau / (p[0] * p[0]) * (-0.5 * (tau / p[0]).powi(2)).exp(),
+        Family::Matern12 if tau == 0.0 => 0.0,
+        Family::Matern12 => -tau.signum() / p[0] * (-tau.abs() / p[0]).exp(),
+        Family::Matern32 => -3.0 * tau / (p[0] * p[0]) * (-3f64.sqrt() * tau.abs() / p[0]).exp(),
+        Family::Matern52 => {
+            let r = 5f64.sqrt() * tau.abs() / p[0];
+            -5.0 / 3.0 * tau / (p[0] * p[0]) * (1.0 + r) * (-r).exp()
+        }
+        Family::SpectralMixture { components: q } => {
+            let total: f64 = p[..q].iter().sum();
+            let component = |i: usize| {
+                let (w, frequency, bandwidth) = (p[i] / total, p[q + i], p[2 * q + i]);
+                let envelope = (-2.0 * (PI * tau * bandwidth).powi(2)).exp();
+                let (sin, cos) = (TAU * frequency * tau).sin_cos();
+                -w * envelope * (4.0 * (PI * bandwidth).powi(2) * tau * cos + TAU * frequency * sin)
+            };
+            (0..q).map(component).sum()
+        }
+        _ => f64::NAN, // refused by the constructor
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAMILIES: [Family; 5] = [
+        Family::Rbf,
+        Family::Matern12,
+        Family::Matern32,
+        Family::Matern52,
+        Family::SpectralMixture { components: 2 },
+    ];
+
+    fn points(n: usize, shift: f64) -> Vec<f64> {
+        (0..2 * n).map(|i| (1.7 * i as f64 + shift).sin()).collect()
+    }
+
+    #[test]
+    fn agrees_with_the_kernel_of_the_library() {
+        for family in FAMILIES {
+            let own = Covariance::new(family, 2).unwrap();
+            let kernel = own.to_kernel().unwrap();
+            let (a, b) = (points(4, 0.0), points(3, 0.3));
+            let (k, g) = (own.matrix(&a, &b), own.gram(&a));
+            for i in 0..4 {
+                for j in 0..3 {
+                    let want = kernel.covariance(&[a[2 * i] - b[2 * j], a[2 * i + 1] - b[2 * j + 1]]);
+                    assert!((k[(i, j)] - want).abs() < 1e-14, "{family:?}");
+                    let want = kernel.covariance(&[a[2 * i] - a[2 * j], a[2 * i + 1] - a[2 * j + 1]]);
+                    assert!((g[(i, j)] - want).abs() < 1e-14 && g[(i, j)] == g[(j, i)], "{family:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pull_backs_match_central_differences() {
+        for family in FAMILIES {
+            let kernel = Covariance::new(family, 2).unwrap();
+            let (a, b) = (points(4, 0.0), points(3, 0.3));
+            let by_k = Mat::from_fn(4, 3, |i, j| (i as f64 - 1.1 * j as f64).cos());
+            let f = |parameters: &[f64], a: &[f64], b: &[f64]| {
+                let mut kernel = kernel.clone();
+                kernel.set_parameters(parameters).unwrap();
+                let k = kernel.matrix(a, b);
+                (0..12).map(|e| k[(e % 4, e / 4)] * by_k[(e % 4, e / 4)]).sum::<f64>()
+            };
+            let p = kernel.parameters().to_vec();
+            let mut all = vec![0.0; p.len() + a.len() + b.len()];
+            let (parameters, rest) = all.split_at_mut(p.len());
+            let (by_a, by_b) = rest.split_at_mut(a.len());
+            let k = kernel.matrix(&a, &b);
+            let mut slots = Slots { parameters, a: Some(by_a), b: Some(by_b) };
+            kernel.pull_back((&a, &b), k.as_ref(), by_k.as_ref(), &mut slots);
+            let x = [p.clone(), a.clone(), b.clone()].concat();
+            let at = |x: &[f64]| {
+                let (p, rest) = x.split_at(p.len());
+                f(p, &rest[..a.len()], &rest[a.len()..])
+            };
+            super::super::testing::assert_gradient(&x, &all, at, 1e-7);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The methods that the paper compares with, behind the interface of online Gaussian processes.
+//!
+//! | method | module | keeps | a new row costs |
+//! | --- | --- | --- | --- |
+//! | exact, by Cholesky | [`exact`] | all rows | O(n²), O(n³) with a step of the hyperparameters |
+//! | exact, by conjugate gradients | [`pcg`] | all rows | O(n²) an iteration |
+//! | batch SKI with LOVE variances | [`ski`] | all rows | O(n) an iteration |
+//! | O-SVGP | [`svgp`] | m inducing points and q | O(m³) |
+//! | O-SGPR | [`sgpr`] | m inducing points and q | O(m³) |
+//! | local GPs | [`local`] | models of at most m rows | O(m³) |
+//!
+//! All take the same kernel ([`covariance`]), hyperparameters ([`hyper`]), features ([`encoder`]) and training
+//! ([`descent`]), so that they differ in inference alone.
+
+pub mod covariance;
+mod dense;
+pub mod descent;
+pub mod encoder;
+pub mod exact;
+pub mod hyper;
+pub mod local;
+pub mod pcg;
+pub mod sgpr;
+pub mod ski;
+mod sparse;
+pub mod svgp;
+#[cfg(test)]
+mod testing;
+
+pub use covariance::Covariance;
+pub use descent::{Rates, Training};
+pub use encoder::Encoder;
+pub use exact::ExactGp;
+pub use hyper::Hyper;
+pub use local::LocalGps;
+pub use pcg::{Iterations, PcgGp};
+pub use sgpr::StreamingSgpr;
+pub use ski::{BatchSki, SkiIterations};
+pub use svgp::{Likelihood, StreamingSvgp, SvgpOptions};

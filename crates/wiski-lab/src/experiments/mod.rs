@@ -1,0 +1,127 @@
+//! The experiments of the paper, one file each.
+
+pub mod ablation;
+pub mod classification;
+pub mod fx;
+pub mod regression;
+pub mod timing;
+
+use crate::Experiment;
+use crate::data::{Split, Table};
+use crate::method::{Checkpoint, Method, Task, stream};
+use crate::results::{Bundle, Folder};
+use crate::{Options, Size};
+use std::fmt::Write as _;
+
+/// All experiments.
+pub(crate) const ALL: [Experiment; 5] = [
+    Experiment {
+        name: "fx",
+        figure: "Figure 1",
+        about: "forty days of an exchange rate with spectral mixture kernels, in time order and shuffled: WISKI, O-SVGP, \
+                O-SGPR after 10, 20 and 30 observations",
+        run: fx::run,
+    },
+    Experiment {
+        name: "timing",
+        figure: "Figure 2",
+        about: "seconds a row against n, and RMSE, on powerplant: exact by Cholesky and by conjugate gradients, batch \
+                SKI, O-SVGP, WISKI",
+        run: timing::run,
+    },
+    Experiment {
+        name: "regression",
+        figure: "Figure 3",
+        about: "test NLL and RMSE along the stream on skillcraft, powerplant, elevators, protein, a sample of 3droad \
+                and an elevation model, for every method that can run",
+        run: regression::run,
+    },
+    Experiment {
+        name: "classification",
+        figure: "Figures 4 and A.6",
+        about: "accuracy along the stream on banana and svmguide1: Dirichlet classification, exact and by WISKI, O-SVGP \
+                with a Bernoulli likelihood; banana from left to right with decision surfaces (parts: banana, \
+                svmguide1, ordered)",
+        run: classification::run,
+    },
+    Experiment {
+        name: "ablation",
+        figure: "appendix",
+        about: "inducing points of WISKI and O-SVGP, root rank against the exact stencil, β and update steps of O-SVGP \
+                (parts: inducing, rank, beta, steps, sine)",
+        run: ablation::run,
+    },
+];
+
+/// The curves of a method on a data set, one for each trial.
+#[derive(Debug, Clone)]
+pub(crate) struct Curves {
+    pub(crate) task: &'static str,
+    pub(crate) method: Method,
+    pub(crate) label: String,
+    pub(crate) trials: Vec<Vec<Checkpoint>>,
+}
+
+impl Curves {
+    /// Runs (or reads) all trials. `most` caps the streamed rows.
+    pub(crate) fn collect(
+        folder: &Folder,
+        options: &Options,
+        table: &Table,
+        task: &Task,
+        method: Method,
+        most: usize,
+    ) -> anyhow::Result<Self> {
+        let most_test = options.pick(1000, usize::MAX);
+        let mut trials = Vec::new();
+        for seed in options.seeds() {
+            let setup = format!("{task:?} {method:?} rows {most} test {most_test}");
+            let size = if options.size == Size::Quick { "quick" } else { "full" };
+            let key = format!("{}-{}-{size}-{seed}", task.name, method.key());
+            let run = || stream(task, method, &Split::paper(table, seed, most_test), most, seed);
+            trials.push(folder.trial(&key, &setup, run)?);
+        }
+        Ok(Self { task: task.name, method, label: method.name().into(), trials })
+    }
+
+    /// One measure along the stream, from the first streamed row on.
+    pub(crate) fn bundle(&self, measure: impl Fn(&Checkpoint) -> f64, from: usize) -> Bundle {
+        let curve = |t: &Vec<Checkpoint>| {
+            t.iter().filter(|c| c.n >= from).map(|c| (c.n as f64, measure(c))).collect()
+        };
+        Bundle { trials: self.trials.iter().map(curve).collect() }
+    }
+
+    /// One measure of each trial at its end.
+    pub(crate) fn last(&self, measure: impl Fn(&Checkpoint) -> f64) -> Vec<f64> {
+        self.trials.iter().filter_map(|t| t.last()).map(measure).collect()
+    }
+
+    /// One measure of each trial after n rows, if all have come that far.
+    pub(crate) fn at(&self, n: usize, measure: impl Fn(&Checkpoint) -> f64) -> Option<Vec<f64>> {
+        self.trials.iter().map(|t| t.iter().find(|c| c.n == n).map(&measure)).collect()
+    }
+
+    /// The rows streamed in every trial.
+    pub(crate) fn rows(&self) -> usize {
+        self.trials.iter().filter_map(|t| t.last()).map(|c| c.n).min().unwrap_or(0)
+    }
+}
+
+/// All checkpoints as CSV.
+pub(crate) fn csv(curves: &[Curves]) -> String {
+    let mut text = String::from("set,method,settings,trial,rows,seconds_per_row,rmse,nll,coverage95\n");
+    for c in curves {
+        for (trial, points) in c.trials.iter().enumerate() {
+            for p in points {
+                let (set, label, key) = (c.task, &c.label, c.method.key());
+                let _ = writeln!(
+                    text,
+                    "{set},\"{label}\",{key},{trial},{},{:.6e},{:.6},{:.6},{:.4}",
+                    p.n, p.seconds, p.rmse, p.nll, p.coverage
+                );
+            }
+        }
+    }
+    text
+}
