@@ -10,7 +10,7 @@ use wiski_figures::{Figure, Lines};
 /// The methods of a data set, each with the most rows it streams at the quick size.
 ///
 /// The paper itself runs only WISKI and O-SVGP on its two largest sets. On the spatial sets it uses 1600 inducing
-/// points, with which one step of O-SVGP or one of WISKI's every-row schedule takes seconds on a processor: there
+/// points, with which one step of O-SVGP or one of WISKI's every-row schedule takes (by the flops) seconds on a processor: there
 /// O-SVGP has 256 points and WISKI 900 at the quick size, and WISKI refits at geometric times.
 fn methods(task: &Task, options: &Options) -> Vec<(Method, usize)> {
     let whole = usize::MAX;
