@@ -28,15 +28,15 @@ use crate::summary;
 ///
 /// A space file names each number with its range:
 ///
-///   [rate]
-///   min = 1e-5
-///   max = 0.1
-///   scale = "log"      # or "linear"
+///     [rate]
+///     min = 1e-5
+///     max = 0.1
+///     scale = "log"      # or "linear"
 ///
-///   [layers]
-///   min = 1
-///   max = 8
-///   integer = true
+///     [layers]
+///     min = 1
+///     max = 8
+///     integer = true
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, verbatim_doc_comment)]
 pub(crate) struct Optimize {

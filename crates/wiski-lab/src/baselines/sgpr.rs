@@ -1,6 +1,6 @@
 //! O-SGPR: the collapsed streaming bound of Bui, Nguyen and Turner (2017) for Gaussian noise.
 //!
-//! With the memory (G, g, c) of earlier rows at old points a (see [`super::sparse`]) and new rows X, y, the best
+//! With the memory (G, g, c) of earlier rows at old points a (see `sparse`) and new rows X, y, the best
 //! q(v) has a closed form. Let Φ stack the features of X and of a, M = diag(D⁻¹/σ², G) and t = (D⁻¹y/σ², g):
 //!
 //! ```text

@@ -7,7 +7,7 @@
 //! F = −Σ_i E_q log p(y_i | f_i) + β ( KL(q(b) ‖ p(b | θ)) + KL(q(a) ‖ q_old(a)) − KL(q(a) ‖ p(a | θ_old)) )
 //! ```
 //!
-//! for each new batch. The last two terms are an expectation of the memory (G, g, c) of [`super::sparse`] at the
+//! for each new batch. The last two terms are an expectation of the memory (G, g, c) of `sparse` at the
 //! old inducing points a, E_q ½ aᵀG a − gᵀa + c: the entropies cancel. With Φ the features of the batch and Φ_a
 //! those of a, and e, s the derivatives of the first term in means and variances,
 //!
