@@ -3,12 +3,15 @@
 mod builder;
 mod classifier;
 mod encoder;
+mod images;
 mod labels;
 mod metrics;
 mod processes;
 mod regressor;
+mod running;
 mod settings;
 mod stream;
+mod targets;
 mod wiski;
 
 use crate::error::{Result, length};
@@ -17,11 +20,13 @@ use crate::posterior::Prediction;
 pub use builder::{OffGrid, WiskiBuilder};
 pub use classifier::{ClassPrediction, ClassSnapshot, OnlineClassifier};
 pub use encoder::{ColumnScaling, Encoder, Reads};
+pub use images::{SampledFunction, Snapshot};
 pub use labels::{Classes, Unseen};
 pub use metrics::{DriftDetector, Prequential, PrequentialClasses, Z95};
-pub use regressor::{BlockSummary, OnlineRegressor, SampledFunction, Snapshot, TargetScale};
+pub use regressor::{BlockSummary, OnlineRegressor};
 pub use settings::{Features, HalfLife, InputScaling, NoiseModel, Schedule, Settings, TargetScaling};
 pub use stream::Reader;
+pub use targets::TargetScale;
 pub use wiski::Wiski;
 
 /// What became of an observation.

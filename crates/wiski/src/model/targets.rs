@@ -1,0 +1,76 @@
+//! The scale of targets inside a model, and the running moments it follows.
+
+use serde::{Deserialize, Serialize};
+
+use crate::posterior::Prediction;
+
+/// A running mean and variance of targets.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(super) struct TargetMoments {
+    pub(super) weight: f64,
+    pub(super) mean: f64,
+    squares: f64,
+}
+
+impl TargetMoments {
+    pub(super) fn observe(&mut self, y: f64) {
+        self.weight += 1.0;
+        let before = y - self.mean;
+        self.mean += before / self.weight;
+        self.squares += before * (y - self.mean);
+    }
+
+    /// Takes in the moments of other targets (Chan, Golub and LeVeque 1979).
+    pub(super) fn merge(&mut self, other: &Self) {
+        let weight = self.weight + other.weight;
+        if weight > 0.0 {
+            let apart = other.mean - self.mean;
+            self.squares += other.squares + apart * apart * self.weight * other.weight / weight;
+            self.mean += apart * other.weight / weight;
+            self.weight = weight;
+        }
+    }
+
+    /// Takes out a target that was observed.
+    pub(super) fn forget(&mut self, y: f64) {
+        if self.weight <= 1.0 {
+            *self = Self::default();
+            return;
+        }
+        let now = y - self.mean;
+        self.weight -= 1.0;
+        self.mean -= now / self.weight;
+        self.squares = (self.squares - now * (y - self.mean)).max(0.0);
+    }
+
+    pub(super) fn std(&self) -> f64 {
+        let variance = self.squares / self.weight;
+        if variance > 0.0 { variance.sqrt() } else { 1.0 }
+    }
+}
+
+/// y → (y − shift)/scale.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct TargetScale {
+    /// What is subtracted.
+    pub shift: f64,
+    /// What is divided by.
+    pub scale: f64,
+}
+
+impl TargetScale {
+    pub(super) const IDENTITY: Self = Self { shift: 0.0, scale: 1.0 };
+
+    pub(super) fn apply(&self, y: f64) -> f64 {
+        (y - self.shift) / self.scale
+    }
+
+    pub(super) fn undo(&self, p: Prediction) -> Prediction {
+        let square = self.scale * self.scale;
+        Prediction {
+            mean: self.shift + self.scale * p.mean,
+            variance: p.variance * square,
+            noise: p.noise * square,
+        }
+    }
+}
