@@ -1,7 +1,8 @@
 //! Online regression on raw rows: scaling, features, hyperparameters and noise are learned while the stream
 //! runs.
 //!
-//! The first rows are kept until there are enough to start from (the warm-up); after that no row is kept.
+//! The first rows are kept until there are enough to start from (the warm-up); after that no row is kept, but by
+//! a sum of grids, which learns its features anew from its first rows ([`Settings::memory`]) and then drops them.
 //! Each further row is predicted, then learned:
 //!
 //! 1. the row is scaled and mapped to coordinates h; the posterior predicts;
