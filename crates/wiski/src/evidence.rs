@@ -25,8 +25,10 @@
 //!
 //! Cost beyond the factorization: 7^d m p for A V, and O(m p Σ p_k) for the contractions.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use faer::linalg::matmul::matmul;
 use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 
@@ -262,26 +264,8 @@ fn diagonal_sums(
     factor: f64,
     pool: &mut Pool,
 ) -> Vec<f64> {
-    let mut contracted: Option<Vec<f64>> = None;
-    let mut shape: Vec<usize> = axes.iter().map(|a| a.points).collect();
-    for (axis, root) in axes.iter().enumerate().filter(|(axis, _)| *axis != k) {
-        let inner: usize = shape[axis + 1..].iter().product::<usize>() * stride;
-        let outer: usize = shape[..axis].iter().product();
-        let tensor = contracted.as_deref().unwrap_or(columns);
-        let mut next = pool.take(outer * root.rank * inner);
-        for (slab, out) in
-            tensor.chunks_exact(root.points * inner).zip(next.chunks_exact_mut(root.rank * inner))
-        {
-            root.multiply_transposed(slab, inner, out);
-        }
-        shape[axis] = root.rank;
-        if let Some(done) = contracted.replace(next) {
-            pool.give(done);
-        }
-    }
-    let tensor = contracted.as_deref().unwrap_or(columns);
+    let (tensor, inner) = contract_others(axes, k, columns, stride, pool);
     let g = axes[k].points;
-    let inner: usize = shape[k + 1..].iter().product::<usize>() * stride;
     let mut gram = Mat::<f64>::zeros(g, g);
     for slab in tensor.chunks_exact(g * inner) {
         let x = MatRef::from_row_major_slice(slab, g, inner);
@@ -289,8 +273,8 @@ fn diagonal_sums(
         let (lower, t) = (BlockStructure::TriangularLower, x.transpose());
         triangular::matmul(gram.as_mut(), lower, Accum::Add, x, whole, t, whole, 1.0, Par::Seq);
     }
-    if let Some(done) = contracted {
-        pool.give(done);
+    if let Cow::Owned(tensor) = tensor {
+        pool.give(tensor);
     }
     let mut sums = vec![0.0; g];
     for j in 0..g {
@@ -298,4 +282,62 @@ fn diagonal_sums(
         (j + 1..g).for_each(|i| sums[i - j] += 2.0 * factor * gram[(i, j)]);
     }
     sums
+}
+
+/// As [`diagonal_sums`], of X Yᵀ for two sets of columns.
+pub(crate) fn diagonal_sums_between(
+    axes: &[AxisRoot],
+    k: usize,
+    [left, right]: [&[f64]; 2],
+    stride: usize,
+    factor: f64,
+    pool: &mut Pool,
+) -> Vec<f64> {
+    let (left, inner) = contract_others(axes, k, left, stride, pool);
+    let (right, _) = contract_others(axes, k, right, stride, pool);
+    let g = axes[k].points;
+    let mut gram = Mat::<f64>::zeros(g, g);
+    for (x, y) in left.chunks_exact(g * inner).zip(right.chunks_exact(g * inner)) {
+        let (x, y) = (MatRef::from_row_major_slice(x, g, inner), MatRef::from_row_major_slice(y, g, inner));
+        matmul(gram.as_mut(), Accum::Add, x, y.transpose(), 1.0, Par::Seq);
+    }
+    for tensor in [left, right] {
+        if let Cow::Owned(tensor) = tensor {
+            pool.give(tensor);
+        }
+    }
+    let mut sums = vec![0.0; g];
+    for j in 0..g {
+        (0..g).for_each(|i| sums[i.abs_diff(j)] += factor * gram[(i, j)]);
+    }
+    sums
+}
+
+/// Columns over the grid, contracted with the roots of all axes but k; and how many numbers then lie behind each
+/// point of axis k.
+fn contract_others<'a>(
+    axes: &[AxisRoot],
+    k: usize,
+    columns: &'a [f64],
+    stride: usize,
+    pool: &mut Pool,
+) -> (Cow<'a, [f64]>, usize) {
+    let mut tensor = Cow::Borrowed(columns);
+    let mut shape: Vec<usize> = axes.iter().map(|a| a.points).collect();
+    for (axis, root) in axes.iter().enumerate().filter(|(axis, _)| *axis != k) {
+        let inner: usize = shape[axis + 1..].iter().product::<usize>() * stride;
+        let outer: usize = shape[..axis].iter().product();
+        let mut next = pool.take(outer * root.rank * inner);
+        for (slab, out) in
+            tensor.chunks_exact(root.points * inner).zip(next.chunks_exact_mut(root.rank * inner))
+        {
+            root.multiply_transposed(slab, inner, out);
+        }
+        shape[axis] = root.rank;
+        if let Cow::Owned(done) = std::mem::replace(&mut tensor, Cow::Owned(next)) {
+            pool.give(done);
+        }
+    }
+    let inner = shape[k + 1..].iter().product::<usize>() * stride;
+    (tensor, inner)
 }

@@ -38,6 +38,12 @@ impl Predictor {
         Self { lattice: prior.lattice().clone(), mean, covariance, noise: posterior.noise() }
     }
 
+    /// The image of a posterior with the given mean of the grid values, and its covariance as far as single
+    /// predictions read it.
+    pub(crate) fn from_parts(lattice: Lattice, mean: Vec<f64>, covariance: BlockMatrix, noise: f64) -> Self {
+        Self { lattice, mean, covariance, noise }
+    }
+
     /// The grids.
     pub fn lattice(&self) -> &Lattice {
         &self.lattice
@@ -155,7 +161,7 @@ pub struct FunctionSample {
 }
 
 impl FunctionSample {
-    pub(super) fn new(lattice: Lattice, values: Vec<f64>) -> Self {
+    pub(crate) fn new(lattice: Lattice, values: Vec<f64>) -> Self {
         Self { lattice, values }
     }
 

@@ -60,7 +60,8 @@ pub(super) fn toeplitz_eigen(column: &[f64]) -> Result<Eigen> {
     Ok(Eigen { values, vectors })
 }
 
-fn decompose(matrix: &Mat<f64>) -> Result<(Vec<f64>, Mat<f64>)> {
+/// Eigenvalues, smallest first, and eigenvectors of a symmetric matrix.
+pub(super) fn decompose(matrix: &Mat<f64>) -> Result<(Vec<f64>, Mat<f64>)> {
     let n = matrix.nrows();
     let (mut values, mut vectors) = (vec![0.0; n], Mat::zeros(n, n));
     let need = self_adjoint_evd_scratch::<f64>(n, ComputeEigenvectors::Yes, Par::Seq, Default::default());

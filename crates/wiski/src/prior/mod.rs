@@ -12,6 +12,7 @@
 
 mod additive;
 mod axis;
+mod balanced;
 mod congruence;
 mod root;
 
@@ -24,7 +25,8 @@ use crate::interp::Weights;
 use crate::kernel::Kernel;
 use crate::pool::Pool;
 use crate::structure::{BlockMatrix, GridMatrix};
-pub(crate) use root::{AxisRoot, Root};
+pub(crate) use balanced::Balanced;
+pub(crate) use root::{AxisRoot, Root, contract};
 
 /// One term of one block's kernel.
 #[derive(Debug, Clone)]

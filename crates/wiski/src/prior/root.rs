@@ -53,6 +53,8 @@ pub(crate) struct Root {
     pub(crate) axes: Vec<AxisRoot>,
     pub(crate) levels: Vec<Level>,
     dropped: f64,
+    /// Whether every product is kept, in the order of the axes.
+    is_box: bool,
 }
 
 /// Where the runs of `counts` begin.
@@ -114,7 +116,51 @@ impl Root {
         let axes = axes.collect();
         let total: f64 = columns.iter().map(|c| c.len() as f64 * c[0]).product();
         let dropped = scale * (total - levels[0].eigenvalues.iter().sum::<f64>()).max(0.0);
-        Ok(Self { axes, levels, dropped })
+        Ok(Self { axes, levels, dropped, is_box: false })
+    }
+
+    /// The root ⊗_k of the given axes with every product of their columns, in the order of the axes.
+    pub(super) fn of_box(axes: Vec<AxisRoot>, dropped: f64) -> Self {
+        let mut levels: Vec<Level> = Vec::with_capacity(axes.len());
+        for axis in axes.iter().rev() {
+            let next = levels.last().map_or(1, Level::len);
+            let len = axis.rank * next;
+            let level = Level {
+                counts: vec![next; axis.rank],
+                order: (0..len).collect(),
+                // Nothing is cut off from a box, so nobody asks for its eigenvalues.
+                eigenvalues: vec![f64::NAN; len],
+            };
+            levels.push(level);
+        }
+        levels.reverse();
+        Self { axes, levels, dropped, is_box: true }
+    }
+
+    /// The part of a box with the first `ranks[k]` columns of each axis, and its places among the columns.
+    pub(super) fn leading(&self, ranks: &[usize]) -> (Self, Vec<usize>) {
+        debug_assert!(self.is_box, "only a box has the order of its axes");
+        let mut places = vec![0];
+        for (axis, &rank) in self.axes.iter().zip(ranks) {
+            places = places.iter().flat_map(|&at| (0..rank).map(move |j| at * axis.rank + j)).collect();
+        }
+        let cut = |(axis, &rank): (&AxisRoot, &usize)| {
+            let stride = padded(rank);
+            let mut rows = vec![0.0; axis.points * stride];
+            for (to, from) in rows.chunks_exact_mut(stride).zip(axis.rows.chunks_exact(axis.stride)) {
+                to[..rank].copy_from_slice(&from[..rank]);
+            }
+            AxisRoot { points: axis.points, rank, rows, stride }
+        };
+        (Self::of_box(self.axes.iter().zip(ranks).map(cut).collect(), 0.0), places)
+    }
+
+    /// For a box, the products ⊗_k of numbers on each axis, one for each column.
+    pub(super) fn products(&self, on_axes: &[Vec<f64>]) -> Vec<f64> {
+        debug_assert!(self.is_box, "only a box has the order of its axes");
+        on_axes.iter().fold(vec![1.0], |all, own| {
+            all.iter().flat_map(|&a| own.iter().map(move |&b| a * b)).collect()
+        })
     }
 
     /// The number p of columns.
@@ -170,6 +216,10 @@ impl Root {
 
     /// B Z for p rows of `columns` numbers each: m rows. O(m Σ_k p_k) multiply-adds a column.
     pub(crate) fn expand(&self, z: &[f64], columns: usize, out: &mut [f64], pool: &mut Pool) {
+        if self.is_box {
+            let along = |k: usize| (k, self.axes[k].matrix());
+            return contract((0..self.axes.len()).map(along), z, columns, out, pool);
+        }
         self.expand_from(0, z, columns, out, pool);
     }
 
@@ -195,6 +245,10 @@ impl Root {
 
     /// Bᵀ X for m rows of `columns` numbers each: p rows.
     pub(crate) fn project(&self, x: &[f64], columns: usize, out: &mut [f64], pool: &mut Pool) {
+        if self.is_box {
+            let along = |k: usize| (k, self.axes[k].matrix().transpose());
+            return contract((0..self.axes.len()).rev().map(along), x, columns, out, pool);
+        }
         self.project_from(0, x, columns, out, pool);
     }
 
@@ -219,7 +273,7 @@ impl Root {
 }
 
 impl AxisRoot {
-    fn matrix(&self) -> MatRef<'_, f64> {
+    pub(crate) fn matrix(&self) -> MatRef<'_, f64> {
         MatRef::from_row_major_slice_with_stride(&self.rows, self.points, self.rank, self.stride)
     }
 
@@ -231,6 +285,53 @@ impl AxisRoot {
     /// (V Λ^{1/2})ᵀ X for `points` rows of `columns` numbers.
     pub(crate) fn multiply_transposed(&self, x: &[f64], columns: usize, out: &mut [f64]) {
         product(out, self.matrix().transpose(), x, columns);
+    }
+}
+
+/// Multiplies a tensor, one index for each axis and `columns` numbers at each place, with a matrix along every
+/// axis, in the order given.
+pub(crate) fn contract<'a>(
+    matrices: impl Iterator<Item = (usize, MatRef<'a, f64>)> + Clone,
+    x: &[f64],
+    columns: usize,
+    out: &mut [f64],
+    pool: &mut Pool,
+) {
+    let mut shape = vec![0; matrices.clone().count()];
+    matrices.clone().for_each(|(k, matrix)| shape[k] = matrix.ncols());
+    let last = shape.len() - 1;
+    let mut done: Option<Vec<f64>> = None;
+    for (step, (k, matrix)) in matrices.enumerate() {
+        let inner = shape[k + 1..].iter().product::<usize>() * columns;
+        let outer = shape[..k].iter().product::<usize>();
+        shape[k] = matrix.nrows();
+        let from = done.as_deref().unwrap_or(x);
+        if step == last {
+            along_axis(matrix, from, inner, out);
+            break;
+        }
+        let mut next = pool.take(outer * matrix.nrows() * inner);
+        along_axis(matrix, from, inner, &mut next);
+        if let Some(array) = done.replace(next) {
+            pool.give(array);
+        }
+    }
+    if let Some(array) = done {
+        pool.give(array);
+    }
+}
+
+/// A matrix applied to the middle index of a tensor whose last `inner` numbers lie side by side.
+fn along_axis(matrix: MatRef<'_, f64>, x: &[f64], inner: usize, out: &mut [f64]) {
+    let (to, from) = (matrix.nrows(), matrix.ncols());
+    if inner == 1 {
+        // One product for the whole tensor instead of one with a single vector for each line of it.
+        let x = MatRef::from_row_major_slice(x, x.len() / from, from);
+        let out = MatMut::from_row_major_slice_mut(out, x.nrows(), to);
+        return matmul(out, Accum::Replace, x, matrix.transpose(), 1.0, Par::Seq);
+    }
+    for (slab, out) in x.chunks_exact(from * inner).zip(out.chunks_exact_mut(to * inner)) {
+        product(out, matrix, slab, inner);
     }
 }
 

@@ -31,7 +31,7 @@ use crate::pool::Pool;
 use crate::prior::Prior;
 use crate::saved::floats;
 use crate::simd::dot;
-use crate::structure::{BlockMatrix, Symmetric};
+use crate::structure::{BlockMatrix, GridMatrix, StencilMatrix, Symmetric};
 use serde::{Deserialize, Serialize};
 
 /// How A = WᵀD⁻¹W is kept.
@@ -425,6 +425,27 @@ impl Stats {
             Gram::Exact(a) => a.multiply(x, stride, y),
             Gram::LowRank(root) => root.multiply(x, stride, y),
         }
+    }
+
+    /// As [`Stats::multiply`], for a few columns again and again.
+    pub(crate) fn multiply_few(&self, x: &[f64], columns: usize, y: &mut [f64]) {
+        match &self.gram {
+            Gram::Exact(a) => a.multiply_few(x, columns, y),
+            Gram::LowRank(root) => root.multiply(x, columns, y),
+        }
+    }
+
+    /// A as a stencil over one grid: what engines for large grids need.
+    pub(crate) fn stencil(&self) -> Result<&StencilMatrix> {
+        let reason = match &self.gram {
+            Gram::LowRank(_) => "the statistics are kept as a root of limited rank",
+            Gram::Exact(a) => match a.diagonal() {
+                [GridMatrix::Stencil(stencil)] => return Ok(stencil),
+                [GridMatrix::Dense(_)] => "the grid is too small for them",
+                _ => "the model has several grids",
+            },
+        };
+        Err(Error::Unsupported { operation: "an engine for large grids", reason })
     }
 
     /// Whether the grids cover a point.

@@ -11,7 +11,7 @@ use crate::error::{Result, length};
 use crate::grid::{Grid, Lattice};
 use crate::interp::Weights;
 use crate::saved::floats;
-use crate::simd::dot;
+use crate::simd::{LANES, dot};
 
 mod cross;
 
@@ -122,6 +122,12 @@ impl BlockMatrix {
         Self { offsets: lattice.offsets().to_vec(), size: lattice.len(), diagonal, cross }
     }
 
+    /// The matrix of a lattice of one grid.
+    pub(crate) fn of_stencil(lattice: &Lattice, stencil: StencilMatrix) -> Self {
+        let diagonal = vec![GridMatrix::Stencil(stencil)];
+        Self { offsets: lattice.offsets().to_vec(), size: lattice.len(), diagonal, cross: Vec::new() }
+    }
+
     fn parts(&self) -> impl Iterator<Item = &[f64]> {
         self.diagonal.iter().map(GridMatrix::data).chain(self.cross.iter().map(|c| c.data.as_slice()))
     }
@@ -211,6 +217,15 @@ impl BlockMatrix {
             let left = MatRef::from_row_major_slice(data, self.block_len(*first), self.block_len(*second));
             product(&mut y[rows(*first)], Accum::Add, left, &x[rows(*second)], stride);
             product(&mut y[rows(*second)], Accum::Add, left.transpose(), &x[rows(*first)], stride);
+        }
+    }
+
+    /// As [`BlockMatrix::multiply`], for a few columns again and again: nothing is sorted on the way.
+    pub(crate) fn multiply_few(&self, x: &[f64], columns: usize, y: &mut [f64]) {
+        match self.diagonal.as_slice() {
+            [GridMatrix::Stencil(a)] if columns == 1 => a.apply(x, y, &mut []),
+            [GridMatrix::Stencil(a)] if columns % LANES == 0 => a.multiply_few(x, columns, y),
+            _ => self.multiply(x, columns, y),
         }
     }
 

@@ -14,6 +14,7 @@ use pulp::{Arch, Simd, WithSimd};
 use super::Symmetric;
 use crate::grid::Grid;
 use crate::interp::Weights;
+use crate::simd::dot;
 
 /// The number of offsets −3 … 3.
 const SPAN: usize = 7;
@@ -136,6 +137,101 @@ impl StencilMatrix {
             next[i] += 1;
         });
         Arch::new().dispatch(SparseProduct { starts: &starts, entries: &entries, x, stride, y });
+    }
+
+    /// All stored offsets, in the order in which a grid point's numbers lie.
+    pub(crate) fn offsets(&self) -> Vec<Vec<isize>> {
+        let leading = leading_offsets(self.shape.len() - 1);
+        leading.iter().flat_map(|lead| (-3..=3).map(move |o| [lead.as_slice(), &[o]].concat())).collect()
+    }
+
+    /// Adds a number for each grid point to the entries of one stored offset; those beyond the grid must be zero.
+    pub(crate) fn add_layer(&mut self, place: usize, layer: &[f64]) {
+        for (entries, &value) in self.data.chunks_exact_mut(self.width).zip(layer) {
+            entries[place] += value;
+        }
+    }
+
+    /// A += X Xᵀ where entries are kept, for m rows of `stride` numbers.
+    pub(crate) fn add_inner_products(&mut self, rows: &[f64], stride: usize) {
+        let row = |i: usize| &rows[i * stride..(i + 1) * stride];
+        let mut data = std::mem::take(&mut self.data);
+        self.for_each_entry(|i, j, at| data[at] += dot(row(i), row(j)));
+        self.data = data;
+    }
+
+    /// Adds f(k) to the entries (i, k) and (k, i) for all k within reach of i: the diagonal entry gets 2 f(i).
+    pub(crate) fn add_column(&mut self, i: usize, f: impl Fn(usize) -> f64) {
+        let (d, g) = (self.shape.len(), self.shape[self.shape.len() - 1]);
+        let (row, c) = (i / g, i % g);
+        // The offset on the first axis is stored as 0 … 3 only, so entries with a smaller one belong to k.
+        for (lead, offset) in leading_offsets(d - 1).iter().enumerate() {
+            for forth in [true, false] {
+                let Some(other) = self.row_at(row, offset, forth) else { continue };
+                for e in c.saturating_sub(3)..(c + 4).min(g) {
+                    let k = other * g + e;
+                    let at = if forth {
+                        i * self.width + lead * SPAN + e + 3 - c
+                    } else {
+                        k * self.width + lead * SPAN + c + 3 - e
+                    };
+                    self.data[at] += f(k);
+                }
+            }
+        }
+    }
+
+    /// The grid row at an offset on the leading axes from `row`, or at minus that offset.
+    fn row_at(&self, row: usize, offset: &[isize], forth: bool) -> Option<usize> {
+        let (mut rest, mut scale, mut target) = (row, 1, 0);
+        for (&g, &o) in self.shape[..self.shape.len() - 1].iter().zip(offset).rev() {
+            let at = (rest % g).checked_add_signed(if forth { o } else { -o }).filter(|&i| i < g)?;
+            target += at * scale;
+            rest /= g;
+            scale *= g;
+        }
+        Some(target)
+    }
+
+    /// Y = A X for m rows of `stride` numbers, a multiple of the vector length, straight from the stored half:
+    /// for few columns and many products, where sorting the entries as [`StencilMatrix::multiply`] does would
+    /// take the memory of the matrix once more, several times over.
+    pub(crate) fn multiply_few(&self, x: &[f64], stride: usize, y: &mut [f64]) {
+        y[..self.size * stride].fill(0.0);
+        let arch = Arch::new();
+        self.for_each_row_pair(|row, other, lead, mirrored| {
+            arch.dispatch(AddRowPair { matrix: self, row, other, lead, mirrored, x, stride, y: &mut *y });
+        });
+    }
+
+    /// The Gram matrices of the data on each axis alone: the sums of all entries by their places on that axis,
+    /// seven numbers (offsets −3 … 3) for each of its points.
+    pub(crate) fn marginals(&self) -> Vec<Vec<f64>> {
+        let mut marginals: Vec<Vec<f64>> = self.shape.iter().map(|g| vec![0.0; g * SPAN]).collect();
+        let d = self.shape.len();
+        let offsets = leading_offsets(d - 1);
+        let mut at = vec![0; d];
+        for (point, entries) in self.data.chunks_exact(self.width).enumerate() {
+            let mut rest = point;
+            for k in (0..d).rev() {
+                at[k] = rest % self.shape[k];
+                rest /= self.shape[k];
+            }
+            for (offset, run) in offsets.iter().zip(entries.chunks_exact(SPAN)) {
+                let mirrored = offset.first().is_some_and(|&o| o > 0);
+                for (c, &entry) in run.iter().enumerate().filter(|(_, entry)| **entry != 0.0) {
+                    let steps = offset.iter().copied().chain([c as isize - 3]);
+                    for ((marginal, &i), step) in marginals.iter_mut().zip(&at).zip(steps) {
+                        marginal[i * SPAN + step.wrapping_add(3) as usize] += entry;
+                        if mirrored {
+                            let j = i.wrapping_add_signed(step);
+                            marginal[j * SPAN + (3 - step) as usize] += entry;
+                        }
+                    }
+                }
+            }
+        }
+        marginals
     }
 
     /// Calls `f(i, j, place)` for every entry that differs from zero, both orders of i and j.
@@ -365,6 +461,52 @@ impl WithSimd for MultiplyRowPair<'_> {
                 let entry = simd.splat_f64s(entry);
                 for (o, &v) in out.iter_mut().zip(S::as_simd_f64s(row).0) {
                     *o = simd.mul_add_e_f64s(entry, v, *o);
+                }
+            }
+        }
+    }
+}
+
+struct AddRowPair<'a> {
+    matrix: &'a StencilMatrix,
+    row: usize,
+    other: usize,
+    lead: usize,
+    mirrored: bool,
+    x: &'a [f64],
+    stride: usize,
+    y: &'a mut [f64],
+}
+
+impl WithSimd for AddRowPair<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { matrix, row, other, lead, mirrored, x, stride, y } = self;
+        let g = matrix.shape[matrix.shape.len() - 1];
+        let (x, _) = S::as_simd_f64s(x);
+        let (y, _) = S::as_mut_simd_f64s(y);
+        let width = stride / (size_of::<S::f64s>() / size_of::<f64>());
+        for c in 0..g {
+            let (lo, hi) = (c.saturating_sub(3), (c + 4).min(g));
+            let i = row * g + c;
+            let at = i * matrix.width + lead * SPAN + 3 - c;
+            let entries = &matrix.data[at + lo..at + hi];
+            for k in 0..width {
+                let mut sum = y[i * width + k];
+                for (&entry, j) in entries.iter().zip(other * g + lo..) {
+                    sum = simd.mul_add_e_f64s(simd.splat_f64s(entry), x[j * width + k], sum);
+                }
+                y[i * width + k] = sum;
+            }
+            if mirrored {
+                for (&entry, j) in entries.iter().zip(other * g + lo..) {
+                    let entry = simd.splat_f64s(entry);
+                    for k in 0..width {
+                        let sum = simd.mul_add_e_f64s(entry, x[i * width + k], y[j * width + k]);
+                        y[j * width + k] = sum;
+                    }
                 }
             }
         }

@@ -1,0 +1,149 @@
+//! Preconditioned conjugate gradients for several right-hand sides in step: each column has its own coefficients,
+//! and all share the products with S.
+
+use super::Convergence;
+use super::precondition::Preconditioner;
+use crate::error::{Error, Result};
+use crate::pool::Pool;
+use crate::prior::Prior;
+use crate::stats::Stats;
+
+/// S = I + BᵀAB/σ² with a matrix close to it.
+#[derive(Clone, Copy)]
+pub(super) struct System<'a> {
+    pub(super) prior: &'a Prior,
+    pub(super) stats: &'a Stats,
+    pub(super) noise: f64,
+    pub(super) preconditioner: &'a Preconditioner,
+}
+
+/// The solution of S X = R.
+pub(super) struct Solution {
+    /// p rows of as many numbers as there are columns.
+    pub(super) x: Vec<f64>,
+    pub(super) convergence: Convergence,
+    /// For each column, the tridiagonal matrix that the iteration makes of L⁻¹S L⁻ᵀ: diagonal and squared
+    /// off-diagonal.
+    pub(super) tridiagonals: Vec<(Vec<f64>, Vec<f64>)>,
+}
+
+/// Sums over the rows of x_ij y_ij, one for each column j.
+fn inner_products(x: &[f64], y: &[f64], columns: usize) -> Vec<f64> {
+    let mut sums = vec![0.0; columns];
+    for (x, y) in x.chunks_exact(columns).zip(y.chunks_exact(columns)) {
+        sums.iter_mut().zip(x).zip(y).for_each(|((s, x), y)| *s += x * y);
+    }
+    sums
+}
+
+/// x_ij ← a_j x_ij + b_j y_ij.
+fn combine(a: &[f64], x: &mut [f64], b: &[f64], y: &[f64]) {
+    let columns = a.len();
+    for (x, y) in x.chunks_exact_mut(columns).zip(y.chunks_exact(columns)) {
+        for ((x, y), (a, b)) in x.iter_mut().zip(y).zip(a.iter().zip(b)) {
+            *x = a * *x + b * y;
+        }
+    }
+}
+
+impl System<'_> {
+    /// Y = S X for p rows of `columns` numbers.
+    pub(super) fn apply(&self, x: &[f64], columns: usize, y: &mut [f64], pool: &mut Pool) {
+        let u = self.prior.expand(x, columns, pool);
+        let mut au = pool.take(u.len());
+        self.stats.multiply_few(&u, columns, &mut au);
+        pool.give(u);
+        let data = self.prior.project(&au, columns, pool);
+        pool.give(au);
+        let inverse = self.noise.recip();
+        y.iter_mut().zip(x).zip(&data).for_each(|((y, x), d)| *y = x + inverse * d);
+        pool.give(data);
+    }
+
+    /// Solves S X = R for p rows of `columns` numbers until every column's residual, in the norm of P⁻¹, is below
+    /// `tolerance` times its right-hand side.
+    pub(super) fn solve(
+        &self,
+        rhs: &[f64],
+        start: Option<Vec<f64>>,
+        columns: usize,
+        tolerance: f64,
+        limit: usize,
+        pool: &mut Pool,
+    ) -> Result<Solution> {
+        let precondition = |r: &[f64], z: &mut [f64]| {
+            z.copy_from_slice(r);
+            self.preconditioner.solve(z, columns);
+        };
+        let ones = vec![1.0; columns];
+        let mut z = pool.take(rhs.len());
+        let mut q = pool.take(rhs.len());
+        let mut residual = pool.take(rhs.len());
+        residual.copy_from_slice(rhs);
+        precondition(rhs, &mut z);
+        let scale = inner_products(rhs, &z, columns);
+        let mut x = match start {
+            Some(x) => {
+                self.apply(&x, columns, &mut q, pool);
+                combine(&ones, &mut residual, &vec![-1.0; columns], &q);
+                precondition(&residual, &mut z);
+                x
+            }
+            None => vec![0.0; rhs.len()],
+        };
+        let mut rho = inner_products(&residual, &z, columns);
+        let mut direction = pool.take(rhs.len());
+        direction.copy_from_slice(&z);
+        let goal = tolerance * tolerance;
+        let open = |rho: &[f64], j: usize| rho[j] > goal * scale[j];
+        let mut tridiagonals = vec![(Vec::new(), Vec::new()); columns];
+        // 1/α and β/α of the step before, for each column.
+        let mut before = vec![(0.0, 0.0); columns];
+        let mut iterations = 0;
+        while (0..columns).any(|j| open(&rho, j)) {
+            let worst = (0..columns).filter(|&j| scale[j] > 0.0).map(|j| (rho[j] / scale[j]).sqrt());
+            let worst = worst.fold(0.0, f64::max);
+            if iterations == limit || !rho.iter().all(|r| r.is_finite()) {
+                return Err(Error::NoConvergence {
+                    method: "conjugate gradients",
+                    iterations,
+                    residual: worst,
+                });
+            }
+            iterations += 1;
+            self.apply(&direction, columns, &mut q, pool);
+            let curvature = inner_products(&direction, &q, columns);
+            // A column that has reached its goal stands still: its direction is zero from then on.
+            let alpha: Vec<f64> =
+                (0..columns).map(|j| if open(&rho, j) { rho[j] / curvature[j] } else { 0.0 }).collect();
+            combine(&ones, &mut x, &alpha, &direction);
+            combine(&ones, &mut residual, &alpha.iter().map(|a| -a).collect::<Vec<_>>(), &q);
+            precondition(&residual, &mut z);
+            let next = inner_products(&residual, &z, columns);
+            let mut beta = vec![0.0; columns];
+            for j in (0..columns).filter(|&j| open(&rho, j)) {
+                beta[j] = next[j] / rho[j];
+                let (diagonal, off) = &mut tridiagonals[j];
+                if iterations > 1 {
+                    off.push(before[j].1);
+                }
+                diagonal.push(alpha[j].recip() + before[j].0);
+                // T_{k,k+1}² = β_k/α_k², and β_k/α_k goes to the next diagonal entry.
+                before[j] = (beta[j] / alpha[j], beta[j] / (alpha[j] * alpha[j]));
+            }
+            let keep: Vec<f64> = (0..columns).map(|j| f64::from(u8::from(open(&next, j)))).collect();
+            // Columns that are done keep a residual below their goal, and so a ρ that stays there.
+            for j in 0..columns {
+                if alpha[j] != 0.0 {
+                    rho[j] = next[j];
+                }
+            }
+            combine(&beta, &mut direction, &keep, &z);
+        }
+        let relative = |j: usize| if scale[j] > 0.0 { (rho[j] / scale[j]).sqrt() } else { 0.0 };
+        let residual_left = (0..columns).map(relative).fold(0.0, f64::max);
+        [z, q, residual, direction].into_iter().for_each(|array| pool.give(array));
+        let convergence = Convergence { iterations, residual: residual_left, log_det_error: 0.0 };
+        Ok(Solution { x, convergence, tridiagonals })
+    }
+}
