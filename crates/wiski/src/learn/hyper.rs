@@ -209,6 +209,17 @@ impl HyperSpace {
         gradient: &mut [f64],
     ) -> Result<(f64, Posterior)> {
         let (evidence, posterior) = Evidence::with_pool(stats, &hyper.kernels, hyper.noise, tolerance, pool)?;
+        Ok((self.objective(stats, hyper, &evidence, gradient)?, posterior))
+    }
+
+    /// The objective and its gradient in the unknowns, from the evidence of the hyperparameters.
+    fn objective(
+        &self,
+        stats: &Stats,
+        hyper: &Hyperparameters,
+        evidence: &Evidence,
+        gradient: &mut [f64],
+    ) -> Result<f64> {
         let n = stats.count().max(1.0);
         let named = hyper.named();
         let natural = evidence.by_kernel.iter().flatten().copied().chain([evidence.by_noise]);
@@ -218,7 +229,7 @@ impl HyperSpace {
             value -= self.priors[i].log_density(named[i].1);
             *slot = -(slope + self.priors[i].derivative(named[i].1)) * self.transforms[i].derivative(raw) / n;
         }
-        Ok((value / n, posterior))
+        Ok(value / n)
     }
 
     /// Maximises evidence and priors from the given hyperparameters on. The result is never worse than the
@@ -231,8 +242,24 @@ impl HyperSpace {
         optimiser: &LbfgsB,
         pool: &mut Pool,
     ) -> Result<(Hyperparameters, Minimum)> {
+        self.refit_with(stats, start, optimiser, |hyper| {
+            let (evidence, posterior) =
+                Evidence::with_pool(stats, &hyper.kernels, hyper.noise, tolerance, pool)?;
+            posterior.recycle(pool);
+            Ok(evidence)
+        })
+    }
+
+    /// As [`HyperSpace::refit`], with the evidence from any engine.
+    pub fn refit_with(
+        &self,
+        stats: &Stats,
+        start: &Hyperparameters,
+        optimiser: &LbfgsB,
+        evidence: impl FnMut(&Hyperparameters) -> Result<Evidence>,
+    ) -> Result<(Hyperparameters, Minimum)> {
         let raw = self.to_raw(start)?;
-        let mut objective = Refit { space: self, stats, like: start, tolerance, pool };
+        let mut objective = Refit { space: self, stats, like: start, evidence };
         let minimum = optimiser.minimize(&mut objective, &raw, &self.bounds()?)?;
         Ok((self.to_hyperparameters(&minimum.x, start)?, minimum))
     }
@@ -248,25 +275,22 @@ impl HyperSpace {
     }
 }
 
-struct Refit<'a> {
+struct Refit<'a, E> {
     space: &'a HyperSpace,
     stats: &'a Stats,
     like: &'a Hyperparameters,
-    tolerance: f64,
-    pool: &'a mut Pool,
+    evidence: E,
 }
 
-impl Objective for Refit<'_> {
+impl<E: FnMut(&Hyperparameters) -> Result<Evidence>> Objective for Refit<'_, E> {
     fn dim(&self) -> usize {
         self.space.dim()
     }
 
     fn evaluate(&mut self, x: &[f64], gradient: &mut [f64]) -> Result<f64> {
         let hyper = self.space.to_hyperparameters(x, self.like)?;
-        let (value, posterior) =
-            self.space.evaluate(self.stats, &hyper, self.tolerance, self.pool, gradient)?;
-        posterior.recycle(self.pool);
-        Ok(value)
+        let evidence = (self.evidence)(&hyper)?;
+        self.space.objective(self.stats, &hyper, &evidence, gradient)
     }
 }
 

@@ -15,7 +15,7 @@
 
 use faer::{Mat, Side};
 
-use super::solve::{Solution, System};
+use super::solve::{Solution, System, transpose};
 use super::{Accuracy, Convergence, KrylovPosterior, sign};
 use crate::error::{Error, Result};
 use crate::evidence::{Evidence, diagonal_sums_between};
@@ -23,7 +23,7 @@ use crate::kernel::Kernel;
 use crate::pool::Pool;
 use crate::simd::{dot, padded};
 
-/// Random signs ε on the grid and V = E ε, m rows of `columns` numbers each.
+/// Random signs ε on the grid and V = E ε, columns of m numbers each.
 struct Traces {
     epsilon: Vec<f64>,
     image: Vec<f64>,
@@ -37,19 +37,33 @@ pub(super) fn evidence(
     kernel: &Kernel,
 ) -> Result<(Evidence, Convergence)> {
     let accuracy = &posterior.accuracy;
+    let signs = |stream: u64, length: usize| -> Vec<f64> {
+        let mut rng = accuracy.rng(stream);
+        (0..padded(accuracy.probes) * length).map(|_| sign(&mut rng)).collect()
+    };
     let (log_det, traces) = if accuracy.two_threads {
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| log_det(system, accuracy));
-            let traces = traces(system, accuracy);
+            let other = scope.spawn(|| log_det(system, accuracy, signs(1, system.prior.rank())));
+            let traces = traces(system, accuracy, signs(2, system.stats.lattice().len()));
             // A panic there is a broken promise of this module, and goes on here.
             let log_det = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (log_det, traces)
         })
     } else {
-        (log_det(system, accuracy), traces(system, accuracy))
+        let log_det = log_det(system, accuracy, signs(1, system.prior.rank()));
+        (log_det, traces(system, accuracy, signs(2, system.stats.lattice().len())))
     };
-    let (log_det, quadrature) = log_det?;
-    let traces = traces?;
+    assemble(posterior, system, kernel, log_det?, traces?)
+}
+
+/// The evidence and its gradient from log det S and the traces.
+fn assemble(
+    posterior: &KrylovPosterior,
+    system: &System,
+    kernel: &Kernel,
+    (log_det, quadrature): (f64, Convergence),
+    traces: Traces,
+) -> Result<(Evidence, Convergence)> {
     let convergence = posterior.convergence.and(quadrature).and(traces.convergence);
 
     let (stats, noise, z) = (system.stats, system.noise, &posterior.coordinates);
@@ -61,19 +75,21 @@ pub(super) fn evidence(
     let (columns, probes) = (traces.columns, traces.columns as f64);
     // [α −E ε/t] and [α ε], so that their product estimates ααᵀ − E.
     let beside = |alpha: &[f64], block: &[f64], factor: f64| -> Vec<f64> {
-        let rows = alpha.iter().zip(block.chunks_exact(columns));
-        rows.flat_map(|(&a, row)| std::iter::once(a).chain(row.iter().map(move |v| factor * v))).collect()
+        let all: Vec<f64> = alpha.iter().copied().chain(block.iter().map(|v| factor * v)).collect();
+        let mut rows = vec![0.0; all.len()];
+        transpose(&all, alpha.len(), &mut rows);
+        rows
     };
     let left = beside(&posterior.alpha, &traces.image, -probes.recip());
     let right = beside(&posterior.alpha, &traces.epsilon, 1.0);
     // tr(E K) of each component, by εᵀB Bᵀ(E ε).
-    let whitened = [&traces.epsilon, &traces.image].map(|x| system.prior.project(x, columns, pool));
+    let whitened = [&traces.epsilon, &traces.image].map(|x| system.project(x, columns, pool));
     let mut gradient = vec![0.0; kernel.parameter_count()];
     let mut trace = 0.0;
     for component in system.prior.components() {
         let own = component.range();
-        let rows = own.start * columns..own.end * columns;
-        let explained = dot(&whitened[0][rows.clone()], &whitened[1][rows]) / probes;
+        let both = whitened[0].chunks_exact(z.len()).zip(whitened[1].chunks_exact(z.len()));
+        let explained = both.map(|(a, b)| dot(&a[own.clone()], &b[own.clone()])).sum::<f64>() / probes;
         trace += explained;
         let by_scale = 0.5 * (dot(&z[own.clone()], &z[own]) - explained) / component.scale;
         kernel.pull_back_scale(component.term, by_scale, &mut gradient);
@@ -91,11 +107,10 @@ pub(super) fn evidence(
     Ok((Evidence { value, by_kernel: vec![gradient], by_noise }, convergence))
 }
 
-/// log det S, with its standard error.
-fn log_det(system: &System, accuracy: &Accuracy) -> Result<(f64, Convergence)> {
-    let (columns, p) = (padded(accuracy.probes), system.prior.rank());
-    let mut rng = accuracy.rng(1);
-    let mut rhs: Vec<f64> = (0..p * columns).map(|_| sign(&mut rng)).collect();
+/// log det S, with its standard error, from columns ξ whose squares have mean one.
+fn log_det(system: &System, accuracy: &Accuracy, xi: Vec<f64>) -> Result<(f64, Convergence)> {
+    let p = system.prior.rank();
+    let (columns, mut rhs) = (xi.len() / p, xi);
     system.preconditioner.multiply_root(&mut rhs, columns);
     let (tolerance, limit) = (accuracy.probe_tolerance, accuracy.max_iterations);
     let solution = system.solve(&rhs, None, columns, tolerance, limit, &mut Pool::default())?;
@@ -130,21 +145,59 @@ fn log_quadrature((diagonal, off): &(Vec<f64>, Vec<f64>)) -> Result<f64> {
     Ok((0..k).map(|i| eigen.U()[(0, i)].powi(2) * log(i)).sum())
 }
 
-fn traces(system: &System, accuracy: &Accuracy) -> Result<Traces> {
-    let (columns, m) = (padded(accuracy.probes), system.stats.lattice().len());
+/// E ε for columns ε on the grid.
+fn traces(system: &System, accuracy: &Accuracy, epsilon: Vec<f64>) -> Result<Traces> {
+    let columns = epsilon.len() / system.stats.lattice().len();
     let (inverse, pool) = (system.noise.recip(), &mut Pool::default());
-    let mut rng = accuracy.rng(2);
-    let epsilon: Vec<f64> = (0..m * columns).map(|_| sign(&mut rng)).collect();
     // A ε/σ², then E ε = A ε/σ² − A B S⁻¹Bᵀ(A ε/σ²)/σ².
-    let mut image = vec![0.0; m * columns];
-    system.stats.multiply_few(&epsilon, columns, &mut image);
+    let mut image = system.multiply_data(&epsilon, columns, pool);
     image.iter_mut().for_each(|v| *v *= inverse);
-    let rhs = system.prior.project(&image, columns, pool);
+    let rhs = system.project(&image, columns, pool);
     let (tolerance, limit) = (accuracy.probe_tolerance, accuracy.max_iterations);
     let Solution { x, convergence, .. } = system.solve(&rhs, None, columns, tolerance, limit, pool)?;
-    let u = system.prior.expand(&x, columns, pool);
-    let mut explained = pool.take(m * columns);
-    system.stats.multiply_few(&u, columns, &mut explained);
+    let u = system.expand(&x, columns, pool);
+    let explained = system.multiply_data(&u, columns, pool);
     image.iter_mut().zip(&explained).for_each(|(v, e)| *v -= inverse * e);
     Ok(Traces { epsilon, image, columns, convergence })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::Grid;
+    use crate::stats::Stats;
+
+    /// With √m times every unit vector in turn in place of random signs, the estimates are exact.
+    #[test]
+    fn all_unit_vectors_give_the_exact_evidence_and_gradient() {
+        let shapes: [&[usize]; 3] = [&[40], &[8, 12], &[8, 7, 7]];
+        for shape in shapes {
+            let d = shape.len();
+            let mut stats = Stats::new(Grid::covering(&vec![(0.0, 1.0); d], shape).unwrap());
+            for i in 0..300 {
+                let x: Vec<f64> = (0..d).map(|k| (0.618_f64.powi(k as i32 + 1) * f64::from(i)).fract()).collect();
+                let y = x.iter().map(|v| (5.0 * v).sin()).sum::<f64>() + 0.1 * (1.7 * f64::from(i * i)).sin();
+                stats.observe(&x, y, 1.0 + 0.5 * f64::from(i % 3)).unwrap();
+            }
+            let kernel = Kernel::matern32(&vec![0.3; d]).unwrap().scaled(1.4);
+            let noise = 0.03;
+            let (want, _) = Evidence::new(&stats, std::slice::from_ref(&kernel), noise, 1e-14).unwrap();
+            let accuracy = Accuracy { leading: 8, probe_tolerance: 1e-10, tolerance: 1e-11, ..Accuracy::default() };
+            let posterior = KrylovPosterior::new(&stats, &kernel, noise, &accuracy).unwrap();
+            let system = posterior.system(&stats).unwrap();
+            let units = |n: usize| {
+                let size = (n as f64).sqrt();
+                (0..n * n).map(|e| if e / n == e % n { size } else { 0.0 }).collect::<Vec<_>>()
+            };
+            // Quadrature needs vectors of length √p whatever they are; unit vectors have it.
+            let log_det = log_det(&system, &accuracy, units(posterior.rank())).unwrap();
+            let traces = traces(&system, &accuracy, units(stats.lattice().len())).unwrap();
+            let (got, _) = assemble(&posterior, &system, &kernel, log_det, traces).unwrap();
+            // Solves to 1e-10, with sums of squares up to 300/0.03.
+            let close = |a: f64, b: f64, scale: f64| assert!((a - b).abs() < 1e-7 * scale, "{shape:?}: {a} {b}");
+            close(got.value, want.value, want.value.abs() + 100.0);
+            got.by_kernel[0].iter().zip(&want.by_kernel[0]).for_each(|(a, b)| close(*a, *b, b.abs() + 100.0));
+            close(got.by_noise, want.by_noise, want.by_noise.abs() + 300.0 / noise);
+        }
+    }
 }

@@ -44,6 +44,8 @@ pub struct Accuracy {
     pub tolerance: f64,
     /// The relative residual for solves with random vectors, whose own error is far larger.
     pub probe_tolerance: f64,
+    /// The relative residual for what the variances of a predictor differ from those of evenly spread data.
+    pub variance_tolerance: f64,
     /// The number of random vectors for the log determinant, and again for the traces of the gradient.
     pub probes: usize,
     /// Solves that need more iterations fail.
@@ -65,6 +67,7 @@ impl Default for Accuracy {
         Self {
             tolerance: 1e-8,
             probe_tolerance: 1e-4,
+            variance_tolerance: 1e-3,
             probes: LANES,
             max_iterations: 1000,
             leading: 512,
@@ -80,6 +83,7 @@ impl Accuracy {
     fn validate(&self) -> Result<()> {
         positive("tolerance", self.tolerance, 0)?;
         positive("probe tolerance", self.probe_tolerance, 0)?;
+        positive("variance tolerance", self.variance_tolerance, 0)?;
         let whole = [("probes", self.probes, 1), ("max iterations", self.max_iterations, 1)];
         for (field, value, least) in whole.into_iter().chain([("spacing", self.spacing, 7)]) {
             if value < least {
@@ -231,22 +235,22 @@ impl KrylovPosterior {
         length("x", q * d, h.len())?;
         let columns = if q == 1 { 1 } else { crate::simd::padded(q) };
         let mut located: Vec<Vec<Weights>> = vec![Vec::new(); q];
-        let mut w = vec![0.0; prior.lattice().len() * columns];
+        let m = prior.lattice().len();
+        let mut w = vec![0.0; m * columns];
         for (j, (point, own)) in h.chunks_exact(d).zip(&mut located).enumerate() {
             prior.lattice().locate(point, j, own)?;
-            own[0].for_each(&prior.lattice().grids()[0], |i, weight| w[i * columns + j] += weight);
+            prior.lattice().scatter(own, 1.0, &mut w[j * m..(j + 1) * m]);
         }
         let pool = &mut Pool::default();
-        let phi = prior.project(&w, columns, pool);
+        let phi = system.project(&w, columns, pool);
         let accuracy = &self.accuracy;
         let x = system.solve(&phi, None, columns, accuracy.tolerance, accuracy.max_iterations, pool)?.x;
         let mean = located.iter().map(|w| prior.lattice().gather(w, &self.mean)).collect();
-        let mut covariance = vec![0.0; q * q];
-        for (phi, x) in phi.chunks_exact(columns).zip(x.chunks_exact(columns)) {
-            for i in 0..q {
-                (0..q).for_each(|j| covariance[i * q + j] += phi[i] * x[j]);
-            }
-        }
+        let p = self.rank();
+        let column = |block: &[f64], j: usize| block[j * p..(j + 1) * p].to_vec();
+        let images: Vec<Vec<f64>> = (0..q).map(|j| column(&x, j)).collect();
+        let entry = |e: usize| dot(&phi[e / q * p..][..p], &images[e % q]);
+        let covariance = (0..q * q).map(entry).collect();
         Ok((mean, covariance))
     }
 

@@ -71,23 +71,27 @@ impl Preconditioner {
         MatRef::from_column_major_slice(&self.factor, self.places.len(), self.places.len())
     }
 
-    /// Divides by the diagonal, and applies `f` to the rows of the block.
+    /// Multiplies with a power of the diagonal, and applies `f` to the rows of the block.
     fn split(&self, x: &mut [f64], columns: usize, power: i32, f: impl FnOnce(MatMut<'_, f64>)) {
-        let mut block = vec![0.0; self.places.len() * columns];
-        for (to, &i) in block.chunks_exact_mut(columns).zip(&self.places) {
-            to.copy_from_slice(&x[i * columns..(i + 1) * columns]);
+        let (p, r) = (self.diagonal.len(), self.places.len());
+        let mut block = vec![0.0; r * columns];
+        for (to, from) in block.chunks_exact_mut(r).zip(x.chunks_exact(p)) {
+            to.iter_mut().zip(&self.places).for_each(|(to, &i)| *to = from[i]);
         }
-        f(MatMut::from_row_major_slice_mut(&mut block, self.places.len(), columns));
-        for (row, d) in x.chunks_exact_mut(columns).zip(&self.diagonal) {
-            let factor = d.powi(power);
-            row.iter_mut().for_each(|v| *v *= factor);
+        f(MatMut::from_column_major_slice_mut(&mut block, r, columns));
+        for column in x.chunks_exact_mut(p) {
+            match power {
+                1 => column.iter_mut().zip(&self.diagonal).for_each(|(v, d)| *v *= d),
+                -1 => column.iter_mut().zip(&self.diagonal).for_each(|(v, d)| *v /= d),
+                _ => column.iter_mut().zip(&self.diagonal).for_each(|(v, d)| *v /= d * d),
+            }
         }
-        for (from, &i) in block.chunks_exact(columns).zip(&self.places) {
-            x[i * columns..(i + 1) * columns].copy_from_slice(from);
+        for (from, to) in block.chunks_exact(r).zip(x.chunks_exact_mut(p)) {
+            from.iter().zip(&self.places).for_each(|(&from, &i)| to[i] = from);
         }
     }
 
-    /// x ← P⁻¹x for p rows of `columns` numbers.
+    /// x ← P⁻¹x for columns of p numbers.
     pub(super) fn solve(&self, x: &mut [f64], columns: usize) {
         self.split(x, columns, -2, |mut block| {
             solve_lower_triangular_in_place(self.matrix(), block.as_mut(), Par::Seq);

@@ -6,6 +6,7 @@ use super::precondition::Preconditioner;
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::prior::Prior;
+use crate::simd::dot;
 use crate::stats::Stats;
 
 /// S = I + BᵀAB/σ² with a matrix close to it.
@@ -19,7 +20,7 @@ pub(super) struct System<'a> {
 
 /// The solution of S X = R.
 pub(super) struct Solution {
-    /// p rows of as many numbers as there are columns.
+    /// Columns of p numbers.
     pub(super) x: Vec<f64>,
     pub(super) convergence: Convergence,
     /// For each column, the tridiagonal matrix that the iteration makes of L⁻¹S L⁻ᵀ: diagonal and squared
@@ -27,40 +28,85 @@ pub(super) struct Solution {
     pub(super) tridiagonals: Vec<(Vec<f64>, Vec<f64>)>,
 }
 
-/// Sums over the rows of x_ij y_ij, one for each column j.
+/// The inner product of each column of X with that of Y.
 fn inner_products(x: &[f64], y: &[f64], columns: usize) -> Vec<f64> {
-    let mut sums = vec![0.0; columns];
-    for (x, y) in x.chunks_exact(columns).zip(y.chunks_exact(columns)) {
-        sums.iter_mut().zip(x).zip(y).for_each(|((s, x), y)| *s += x * y);
-    }
-    sums
+    let n = x.len() / columns;
+    x.chunks_exact(n).zip(y.chunks_exact(n)).map(|(x, y)| dot(x, y)).collect()
 }
 
-/// x_ij ← a_j x_ij + b_j y_ij.
+/// x_j ← a_j x_j + b_j y_j for the columns j.
 fn combine(a: &[f64], x: &mut [f64], b: &[f64], y: &[f64]) {
-    let columns = a.len();
-    for (x, y) in x.chunks_exact_mut(columns).zip(y.chunks_exact(columns)) {
-        for ((x, y), (a, b)) in x.iter_mut().zip(y).zip(a.iter().zip(b)) {
-            *x = a * *x + b * y;
+    let n = x.len() / a.len();
+    for ((x, y), (&a, &b)) in x.chunks_exact_mut(n).zip(y.chunks_exact(n)).zip(a.iter().zip(b)) {
+        x.iter_mut().zip(y).for_each(|(x, y)| *x = a * *x + b * y);
+    }
+}
+
+/// Columns one after the other, from rows one after the other, or back: the transpose.
+pub(super) fn transpose(x: &[f64], columns: usize, out: &mut [f64]) {
+    let rows = x.len() / columns;
+    // In strips of rows that stay in the first cache while every column is written.
+    for first in (0..rows).step_by(64) {
+        for j in 0..columns {
+            for i in first..(first + 64).min(rows) {
+                out[j * rows + i] = x[i * columns + j];
+            }
         }
     }
 }
 
 impl System<'_> {
-    /// Y = S X for p rows of `columns` numbers.
-    pub(super) fn apply(&self, x: &[f64], columns: usize, y: &mut [f64], pool: &mut Pool) {
-        let u = self.prior.expand(x, columns, pool);
-        let mut au = pool.take(u.len());
-        self.stats.multiply_few(&u, columns, &mut au);
-        pool.give(u);
-        let data = self.prior.project(&au, columns, pool);
-        pool.give(au);
-        let inverse = self.noise.recip();
-        y.iter_mut().zip(x).zip(&data).for_each(|((y, x), d)| *y = x + inverse * d);
-        pool.give(data);
+    /// B X. Blocks hold one column after the other: so the products along the axes are few and large.
+    pub(super) fn expand(&self, x: &[f64], columns: usize, pool: &mut Pool) -> Vec<f64> {
+        let (p, m) = (self.prior.rank(), self.prior.lattice().len());
+        let mut out = pool.take(m * columns);
+        for (x, out) in x.chunks_exact(p).zip(out.chunks_exact_mut(m)) {
+            let column = self.prior.expand(x, 1, pool);
+            out.copy_from_slice(&column);
+            pool.give(column);
+        }
+        out
     }
 
-    /// Solves S X = R for p rows of `columns` numbers until every column's residual, in the norm of P⁻¹, is below
+    /// Bᵀ U.
+    pub(super) fn project(&self, u: &[f64], columns: usize, pool: &mut Pool) -> Vec<f64> {
+        let (p, m) = (self.prior.rank(), self.prior.lattice().len());
+        let mut out = pool.take(p * columns);
+        for (u, out) in u.chunks_exact(m).zip(out.chunks_exact_mut(p)) {
+            let column = self.prior.project(u, 1, pool);
+            out.copy_from_slice(&column);
+            pool.give(column);
+        }
+        out
+    }
+
+    /// A U.
+    pub(super) fn multiply_data(&self, u: &[f64], columns: usize, pool: &mut Pool) -> Vec<f64> {
+        let mut out = pool.take(u.len());
+        if columns == 1 {
+            self.stats.multiply_few(u, 1, &mut out);
+            return out;
+        }
+        // The stencil is read once for all columns if a grid point's numbers lie side by side.
+        let mut rows = pool.take(u.len());
+        transpose(u, u.len() / columns, &mut rows);
+        self.stats.multiply_few(&rows, columns, &mut out);
+        transpose(&out, columns, &mut rows);
+        pool.give(out);
+        rows
+    }
+
+    /// Y = S X for columns of p numbers.
+    pub(super) fn apply(&self, x: &[f64], columns: usize, y: &mut [f64], pool: &mut Pool) {
+        let u = self.expand(x, columns, pool);
+        let au = self.multiply_data(&u, columns, pool);
+        let data = self.project(&au, columns, pool);
+        let inverse = self.noise.recip();
+        y.iter_mut().zip(x).zip(&data).for_each(|((y, x), d)| *y = x + inverse * d);
+        [u, au, data].into_iter().for_each(|array| pool.give(array));
+    }
+
+    /// Solves S X = R for columns of p numbers until every column's residual, in the norm of P⁻¹, is below
     /// `tolerance` times its right-hand side.
     pub(super) fn solve(
         &self,

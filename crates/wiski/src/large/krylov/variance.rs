@@ -87,6 +87,7 @@ fn add_of_block(system: &System, stencil: &mut StencilMatrix) {
         let mut columns = vec![0.0; r * COLUMNS];
         (first..r.min(first + COLUMNS)).for_each(|j| columns[j * COLUMNS + j - first] = 1.0);
         system.preconditioner.solve_block_transposed(&mut columns, COLUMNS);
+        // Here a grid point's numbers lie side by side.
         let rows = leading.expand(&columns, COLUMNS, pool);
         stencil.add_inner_products(&rows, COLUMNS);
         pool.give(rows);
@@ -112,20 +113,20 @@ fn add_remainder(posterior: &KrylovPosterior, system: &System, stencil: &mut Ste
         let pool = &mut Pool::default();
         let mut spikes = pool.zeros(grid.len() * LANES);
         for (c, members) in colours.iter().enumerate() {
-            members.iter().for_each(|&i| spikes[i * LANES + c] = signs[i]);
+            members.iter().for_each(|&i| spikes[c * grid.len() + i] = signs[i]);
         }
-        let phi = system.prior.project(&spikes, LANES, pool);
-        let (tolerance, limit) = (accuracy.probe_tolerance, accuracy.max_iterations);
+        let phi = system.project(&spikes, LANES, pool);
+        let (tolerance, limit) = (accuracy.variance_tolerance, accuracy.max_iterations);
         let mut x = system.solve(&phi, None, LANES, tolerance, limit, pool)?.x;
         let mut known = phi;
         system.preconditioner.solve(&mut known, LANES);
         x.iter_mut().zip(&known).for_each(|(x, k)| *x -= k);
-        Ok(system.prior.expand(&x, LANES, pool))
+        Ok(system.expand(&x, LANES, pool))
     };
     let mut add = |colours: &[Vec<usize>], columns: &[f64]| {
         for (c, members) in colours.iter().enumerate() {
             members.iter().for_each(|&i| {
-                stencil.add_column(i, |k| 0.5 * signs[i] * columns[k * LANES + c]);
+                stencil.add_column(i, |k| 0.5 * signs[i] * columns[c * grid.len() + k]);
             });
         }
     };
