@@ -30,9 +30,10 @@
 //! 7. [`stats`]: sufficient statistics, the only thing that data touches.
 //! 8. [`posterior`]: mean and covariance from statistics; constant-time conditioning; predictions.
 //! 9. [`evidence`]: the log marginal likelihood and its gradient in every hyperparameter.
-//! 10. [`learn`]: optimisers, transforms and priors for hyperparameters; projections and sums of grids chosen on
+//! 10. [`large`]: engines for grids too large for a dense factorization.
+//! 11. [`learn`]: optimisers, transforms and priors for hyperparameters; projections and sums of grids chosen on
 //!     rows in memory.
-//! 11. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
+//! 12. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
 //!     rows.
 //!
 //! # Symbols
@@ -64,6 +65,8 @@ pub mod stats;
 pub mod posterior;
 
 pub mod evidence;
+
+pub mod large;
 
 pub mod learn;
 

@@ -38,6 +38,11 @@ impl Predictor {
         Self { lattice: prior.lattice().clone(), mean, covariance, noise: posterior.noise() }
     }
 
+    /// The predictor of a posterior that was computed elsewhere: mean and covariance of the grid values.
+    pub(crate) fn from_parts(lattice: Lattice, mean: Vec<f64>, covariance: BlockMatrix, noise: f64) -> Self {
+        Self { lattice, mean, covariance, noise }
+    }
+
     /// The grids.
     pub fn lattice(&self) -> &Lattice {
         &self.lattice
@@ -155,7 +160,7 @@ pub struct FunctionSample {
 }
 
 impl FunctionSample {
-    pub(super) fn new(lattice: Lattice, values: Vec<f64>) -> Self {
+    pub(crate) fn new(lattice: Lattice, values: Vec<f64>) -> Self {
         Self { lattice, values }
     }
 
