@@ -26,8 +26,13 @@ pub(crate) enum GridMatrix {
 }
 
 impl GridMatrix {
+    /// Whether matrices over a grid are stored whole.
+    pub(crate) fn is_whole(grid: &Grid) -> bool {
+        7usize.pow(grid.dim() as u32) >= grid.len()
+    }
+
     fn zeros(grid: &Grid) -> Self {
-        if 7usize.pow(grid.dim() as u32) >= grid.len() {
+        if Self::is_whole(grid) {
             Self::Dense(DenseMatrix::zeros(grid.len()))
         } else {
             Self::Stencil(StencilMatrix::zeros(grid))

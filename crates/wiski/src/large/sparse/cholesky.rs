@@ -22,7 +22,6 @@ use faer::{Accum, MatMut, MatRef, Par};
 
 use super::dissection::{Dissection, Node};
 use crate::error::{Error, Result};
-use crate::pool::Pool;
 use crate::simd::dot;
 
 /// L with H = L Lᵀ in elimination order.
@@ -53,10 +52,10 @@ impl Cholesky {
             row,
             panels: &mut panels,
             places: vec![0; tree.order.len()],
-            pool: Pool::default(),
             scratch: MemBuffer::new(scratch),
         };
-        elimination.eliminate(tree.nodes.len() - 1)?;
+        let mut updates = vec![0.0; tree.longest_path(|node| node.boundary.len().pow(2))];
+        elimination.eliminate(tree.nodes.len() - 1, &mut updates)?;
         Ok(Self { tree, panels })
     }
 
@@ -124,33 +123,25 @@ struct Elimination<'a, R> {
     panels: &'a mut [f64],
     /// For elimination numbers in the front at hand, their place in it.
     places: Vec<u32>,
-    pool: Pool,
     scratch: MemBuffer,
 }
 
 impl<R: Fn(usize, &mut dyn FnMut(usize, f64))> Elimination<'_, R> {
-    /// Eliminates the box of a node; returns the update of its boundary, |I|×|I|, of which the lower triangle
-    /// counts.
-    fn eliminate(&mut self, at: usize) -> Result<Vec<f64>> {
+    /// Eliminates the box of a node. The update of its boundary, |I|×|I|, of which the lower triangle counts, is
+    /// left at the beginning of `updates`; what lies behind it is for the children.
+    fn eliminate(&mut self, at: usize, updates: &mut [f64]) -> Result<()> {
         let tree = self.tree;
         let node = &tree.nodes[at];
         let (j, i) = (node.own.len(), node.boundary.len());
         self.gather(node);
-        let mut update = self.pool.take(i * i);
+        let (update, rest) = updates.split_at_mut(i * i);
         let mut add = Accum::Replace;
         if let Some(children) = node.children {
-            update.fill(0.0);
+            update.chunks_exact_mut(i.max(1)).enumerate().for_each(|(c, column)| column[c..].fill(0.0));
             add = Accum::Add;
             for child in children {
-                let part = self.eliminate(child)?;
-                extend(
-                    &part,
-                    &tree.nodes[child].into_parent,
-                    &mut self.panels[node.panel_range()],
-                    j,
-                    &mut update,
-                );
-                self.pool.give(part);
+                self.eliminate(child, rest)?;
+                extend(rest, &tree.nodes[child].into_parent, &mut self.panels[node.panel_range()], j, update);
             }
         }
         let panel = MatMut::from_column_major_slice_mut(&mut self.panels[node.panel_range()], j + i, j);
@@ -162,11 +153,11 @@ impl<R: Fn(usize, &mut dyn FnMut(usize, f64))> Elimination<'_, R> {
             return Err(Error::Unsupported { operation: "sparse factorization", reason });
         }
         solve_lower_triangular_in_place(own.rb(), below.rb_mut().transpose_mut(), Par::Seq);
-        let target = MatMut::from_column_major_slice_mut(&mut update, i, i);
+        let target = MatMut::from_column_major_slice_mut(update, i, i);
         let (whole, lower) = (BlockStructure::Rectangular, BlockStructure::TriangularLower);
         let below = below.rb();
         triangular::matmul(target, lower, add, below, whole, below.transpose(), whole, -1.0, Par::Seq);
-        Ok(update)
+        Ok(())
     }
 
     /// Writes the entries of H between the points of a node and its front, the lower triangle.

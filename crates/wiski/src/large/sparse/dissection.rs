@@ -92,6 +92,17 @@ impl Dissection {
         self.nodes.iter().map(of_front).sum()
     }
 
+    /// The largest sum of a quantity over the nodes on the way from the root to a leaf: how much memory a recursion
+    /// over the tree needs.
+    pub(super) fn longest_path(&self, quantity: impl Fn(&Node) -> usize) -> usize {
+        let mut paths = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            let below = node.children.iter().flatten().map(|&child| paths[child]).max();
+            paths.push(quantity(node) + below.unwrap_or(0));
+        }
+        paths.last().copied().unwrap_or(0)
+    }
+
     /// The most points that one node eliminates, and the most rows of a front.
     pub(super) fn largest_front(&self) -> (usize, usize) {
         let own = self.nodes.iter().map(|n| n.own.len()).max();

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! where I is part of the parent's front, so that Z_II is known when it is needed. Every pair of grid points within
-//! three cells meets in a front. About three times the arithmetic of the factorization; memory for the fronts
+//! three cells meets in a front. About twice the arithmetic of the factorization; memory for the fronts
 //! on one way from the root to a leaf.
 
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -21,7 +21,6 @@ use faer::{Accum, MatMut, Par};
 
 use super::cholesky::Cholesky;
 use super::dissection::Node;
-use crate::pool::Pool;
 
 /// The part of Z that belongs to one front: |J| columns of Z_JJ over Z_IJ, in a square array over J, I.
 pub(super) struct Front<'a> {
@@ -41,43 +40,45 @@ impl Front<'_> {
 /// Calls `visit` with every front of Z = H⁻¹, parents before their children.
 pub(super) fn selected_inverse(factor: &Cholesky, visit: impl FnMut(&Front)) {
     let scratch = inverse_scratch::<f64>(factor.tree.largest_front().0, Par::Seq);
-    let mut descent = Descent { factor, pool: Pool::default(), scratch: MemBuffer::new(scratch), visit };
-    descent.invert(factor.tree.nodes.len() - 1, &[], 0);
+    let mut descent = Descent { factor, scratch: MemBuffer::new(scratch), visit };
+    // A front needs its square array, and Y while it is computed, in place of what its children need later.
+    let fronts = factor.tree.longest_path(|node| node.rows().pow(2));
+    let products = factor.tree.nodes.iter().map(|node| node.own.len() * node.boundary.len()).max();
+    let mut memory = vec![0.0; fronts + products.unwrap_or(0)];
+    descent.invert(factor.tree.nodes.len() - 1, &[], 0, &mut memory);
 }
 
 struct Descent<'a, V> {
     factor: &'a Cholesky,
-    pool: Pool,
     scratch: MemBuffer,
     visit: V,
 }
 
 impl<V: FnMut(&Front)> Descent<'_, V> {
     /// Computes the front of a node from its parent's, a square array over `parent_rows` points, and goes on to its
-    /// children.
-    fn invert(&mut self, at: usize, parent: &[f64], parent_rows: usize) {
+    /// children. The memory behind its own front is theirs.
+    fn invert(&mut self, at: usize, parent: &[f64], parent_rows: usize, memory: &mut [f64]) {
         let node = &self.factor.tree.nodes[at];
         let (j, i, rows) = (node.own.len(), node.boundary.len(), node.rows());
         let (own, below) = self.factor.panel(node).split_at_row(j);
-        let mut values = self.pool.take(rows * rows);
+        let (values, rest) = memory.split_at_mut(rows * rows);
         for (c, &from) in node.into_parent.iter().enumerate() {
             let column = &parent[from as usize * parent_rows..(from as usize + 1) * parent_rows];
             let target = &mut values[(j + c) * rows + j..(j + c + 1) * rows];
             target.iter_mut().zip(&node.into_parent).for_each(|(z, &row)| *z = column[row as usize]);
         }
 
-        let mut y = self.pool.take(i * j);
-        let mut y_view = MatMut::from_column_major_slice_mut(&mut y, i, j);
-        y_view.copy_from(below);
-        solve_upper_triangular_in_place(own.transpose(), y_view.rb_mut().transpose_mut(), Par::Seq);
-        let y_view = y_view.rb();
+        let mut y = MatMut::from_column_major_slice_mut(&mut rest[..i * j], i, j);
+        y.copy_from(below);
+        solve_upper_triangular_in_place(own.transpose(), y.rb_mut().transpose_mut(), Par::Seq);
+        let y = y.rb();
 
-        let z = MatMut::from_column_major_slice_mut(&mut values, rows, rows);
-        let (mut z_jj, z_ji, mut z_ij, z_ii) = z.split_at_mut(j, j);
-        matmul(z_ij.rb_mut(), Accum::Replace, z_ii.rb(), y_view, -1.0, Par::Seq);
+        let z = MatMut::from_column_major_slice_mut(values, rows, rows);
+        let (mut z_jj, mut z_ji, mut z_ij, z_ii) = z.split_at_mut(j, j);
+        matmul(z_ij.rb_mut(), Accum::Replace, z_ii.rb(), y, -1.0, Par::Seq);
         inverse(z_jj.rb_mut(), own, Par::Seq, MemStack::new(&mut self.scratch));
         let (whole, lower) = (BlockStructure::Rectangular, BlockStructure::TriangularLower);
-        let (left, right) = (y_view.transpose(), z_ij.rb());
+        let (left, right) = (y.transpose(), z_ij.rb());
         triangular::matmul(z_jj.rb_mut(), lower, Accum::Add, left, whole, right, whole, -1.0, Par::Seq);
         for c in 0..j {
             for r in c + 1..j {
@@ -85,15 +86,12 @@ impl<V: FnMut(&Front)> Descent<'_, V> {
             }
         }
         if node.children.is_some() {
-            let mut z_ji = z_ji;
             z_ji.copy_from(right.transpose());
         }
-        self.pool.give(y);
 
-        (self.visit)(&Front { node, rows, values: &values });
+        (self.visit)(&Front { node, rows, values });
         for &child in node.children.iter().flatten() {
-            self.invert(child, &values, rows);
+            self.invert(child, values, rows, rest);
         }
-        self.pool.give(values);
     }
 }

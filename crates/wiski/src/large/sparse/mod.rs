@@ -23,9 +23,9 @@
 //!
 //! # Rounding
 //!
-//! H is formed, unlike the S = I + BᵀAB/σ² of the dense engine, so digits are lost where the prior is nearly
-//! singular: up to Π_k (2ℓ_k/h_k)² in units of rounding for length-scales ℓ_k ≫ h_k as far as the data leave them
-//! free. [`SparsePosterior::correction`] measures what it was for the mean, which one step of refinement with an
+//! H is formed, unlike the S = I + BᵀAB/σ² of the dense engine. For length-scales ℓ ≫ h the entries of Q grow like
+//! Π_k ℓ_k/h_k and cancel on smooth functions, and what the data say about those has to be seen beside them: digits
+//! are lost as that product grows. [`SparsePosterior::correction`] measures what it was for the mean, which one step of refinement with an
 //! accurate residual then repairs. If it is more than 10⁻⁶, there is an error instead of a posterior.
 //!
 //! # Smoother kernels
@@ -91,7 +91,7 @@ pub struct SparsePosterior {
 pub struct Cost {
     /// The entries of the factor, eight bytes each.
     pub entries: usize,
-    /// The multiply-adds of the factorization; the selected inverse takes about three times as many.
+    /// The multiply-adds of the factorization; the selected inverse takes about twice as many.
     pub multiply_adds: f64,
 }
 
@@ -261,7 +261,7 @@ impl SparsePosterior {
 
     /// The posterior covariance H⁻¹ of the grid values where grid points lie within three cells of each other on
     /// every axis (the whole of it for grids of less than 7^d points): what predictions and the gradient of the
-    /// evidence read. A selected inverse when it is first asked for, about three factorizations; then it is kept.
+    /// evidence read. A selected inverse when it is first asked for, about twice the arithmetic of the factorization; then it is kept.
     pub fn covariance(&self) -> &BlockMatrix {
         self.covariance.get_or_init(|| self.selected_covariance())
     }
@@ -337,16 +337,17 @@ fn only_grid(lattice: &Lattice) -> Result<&Grid> {
 }
 
 fn dissection(grid: &Grid) -> Dissection {
-    // Grids whose matrices are stored whole are eliminated whole.
-    let leaf = if 7usize.pow(grid.dim() as u32) >= grid.len() { grid.len() } else { leaf_size(grid.dim()) };
+    // Where matrices are stored whole, the inverse is wanted whole: one front.
+    let leaf = if GridMatrix::is_whole(grid) { grid.len() } else { leaf_size(grid.dim()) };
     Dissection::new(&grid.shape(), leaf)
 }
 
-/// The largest box that is eliminated whole, by measurement of factorization and selected inverse.
+/// The largest box that is eliminated whole: where factorization and selected inverse were measured to be fastest,
+/// with little to choose between half and twice as many points.
 fn leaf_size(d: usize) -> usize {
     match d {
-        1 => 24,
-        2 => 64,
-        _ => 216,
+        1 => 16,
+        2 => 80,
+        _ => 200,
     }
 }
