@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use rand::RngExt;
 use wiski::evidence::Evidence;
-use wiski::grid::{Grid, Lattice};
+use wiski::grid::{Axis, Grid, Lattice};
 use wiski::kernel::{Family, Kernel};
 use wiski::large::sparse::SparsePosterior;
 use wiski::stats::Stats;
@@ -249,7 +249,7 @@ fn no_data_gives_the_prior() {
     let evidence = sparse.evidence(&stats).unwrap();
     close(evidence.value, 0.0, 1e-10, "evidence");
     evidence.by_kernel[0].iter().for_each(|g| close(*g, 0.0, 1e-9, "gradient"));
-    let corner = lattice.grids()[0].axes().iter().map(|a| a.lo()).collect::<Vec<_>>();
+    let corner = lattice.grids()[0].axes().iter().map(Axis::lo).collect::<Vec<_>>();
     close(sparse.predictor().predict(&corner).unwrap().variance, kernel.variance(), 1e-11, "variance");
 }
 
