@@ -338,6 +338,25 @@ impl Kernel {
         }
     }
 
+    /// The rates λ_k if k(τ) = s Π_k exp(−λ_k |τ_k|) with all λ_k > 0: a single term with nothing but Matérn ½ on
+    /// every axis. Several on one axis multiply to exp(−τ/ℓ₁ − τ/ℓ₂ − …), so that their rates 1/ℓ add up.
+    pub(crate) fn exponential_rates(&self) -> Option<Vec<f64>> {
+        let [term] = self.terms.as_slice() else { return None };
+        let rate = |factors: &Vec<Factor>| {
+            let exponential = !factors.is_empty() && factors.iter().all(|f| f.family == Family::Matern12);
+            exponential.then(|| factors.iter().map(|f| self.parameters[f.first].value.recip()).sum())
+        };
+        term.axes.iter().map(rate).collect()
+    }
+
+    /// Chain rule from the rate λ of a [product of exponentials](Kernel::exponential_rates) on an axis to the
+    /// length-scales there: ∂λ/∂ℓ = −1/ℓ².
+    pub(crate) fn pull_back_rate(&self, axis: usize, by_rate: f64, gradient: &mut [f64]) {
+        for factor in &self.terms[0].axes[axis] {
+            gradient[factor.first] -= by_rate / self.parameters[factor.first].value.powi(2);
+        }
+    }
+
     /// Moves parameter indices and base positions behind those of `left`.
     fn shifted_behind(mut self, left: &Self) -> Self {
         let offset = left.parameters.len();

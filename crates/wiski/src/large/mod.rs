@@ -6,11 +6,14 @@
 //! M = (K⁻¹ + A/σ²)⁻¹ = B S⁻¹ Bᵀ,   S = I + BᵀAB/σ²,   a = M b/σ²
 //! ```
 //!
-//! as on small grids; only the way to it differs, and memory is O(m).
+//! as on small grids; only the way to it differs.
 //!
-//! * [`krylov`]: conjugate gradients for any product kernel. Products with B go axis by axis, products with A by its
-//!   stencil; log det S by stochastic Lanczos quadrature.
+//! * [`krylov`]: conjugate gradients, for any product kernel. Products with B go axis by axis, products with A by its
+//!   stencil; log det S by stochastic Lanczos quadrature. Memory O(m).
+//! * [`sparse`]: exact, for products of Matérn ½, whose precision K⁻¹ is sparse.
 
 pub mod krylov;
+pub mod sparse;
 
 pub use krylov::{Accuracy, Convergence, KrylovPosterior};
+pub use sparse::SparsePosterior;

@@ -26,8 +26,13 @@ pub(crate) enum GridMatrix {
 }
 
 impl GridMatrix {
+    /// Whether matrices over a grid are stored whole.
+    pub(crate) fn is_whole(grid: &Grid) -> bool {
+        7usize.pow(grid.dim() as u32) >= grid.len()
+    }
+
     fn zeros(grid: &Grid) -> Self {
-        if 7usize.pow(grid.dim() as u32) >= grid.len() {
+        if Self::is_whole(grid) {
             Self::Dense(DenseMatrix::zeros(grid.len()))
         } else {
             Self::Stencil(StencilMatrix::zeros(grid))
@@ -57,14 +62,31 @@ impl GridMatrix {
         }
     }
 
-    fn data(&self) -> &[f64] {
+    /// The place of the entry (i, j) in the data, where `stencil` is its place in a stencil.
+    #[inline]
+    pub(crate) fn place(&self, i: usize, j: usize, stencil: usize) -> usize {
+        match self {
+            Self::Stencil(_) => stencil,
+            Self::Dense(a) => i * a.size() + j,
+        }
+    }
+
+    /// ⟨A, B⟩ for a matrix of the same grid.
+    fn inner(&self, other: &Self) -> f64 {
+        match (self, other) {
+            (Self::Stencil(a), Self::Stencil(b)) => a.inner(b),
+            _ => dot(self.data(), other.data()),
+        }
+    }
+
+    pub(crate) fn data(&self) -> &[f64] {
         match self {
             Self::Stencil(a) => a.data(),
             Self::Dense(a) => a.data(),
         }
     }
 
-    fn data_mut(&mut self) -> &mut [f64] {
+    pub(crate) fn data_mut(&mut self) -> &mut [f64] {
         match self {
             Self::Stencil(a) => a.data_mut(),
             Self::Dense(a) => a.data_mut(),
@@ -149,6 +171,10 @@ impl BlockMatrix {
         &self.diagonal
     }
 
+    pub(crate) fn diagonal_mut(&mut self) -> &mut [GridMatrix] {
+        &mut self.diagonal
+    }
+
     pub(crate) fn cross(&self) -> &[Cross] {
         &self.cross
     }
@@ -198,6 +224,13 @@ impl BlockMatrix {
             GridMatrix::Dense(a) => a.lag_sums(grid),
         };
         self.diagonal.iter().zip(lattice.grids()).map(sums).collect()
+    }
+
+    /// ⟨A, B⟩ = Σ_ij A_ij B_ij over the kept entries, for a matrix over the same lattice.
+    pub(crate) fn inner(&self, other: &Self) -> f64 {
+        let own: f64 = self.diagonal.iter().zip(&other.diagonal).map(|(a, b)| a.inner(b)).sum();
+        let crosses = self.cross.iter().zip(&other.cross);
+        own + 2.0 * crosses.map(|(a, b)| dot(&a.data, &b.data)).sum::<f64>()
     }
 
     /// Y = A X for m padded rows of `stride` numbers.

@@ -6,6 +6,7 @@
 mod blocks;
 mod dense;
 mod kronecker;
+mod neighbourhood;
 mod stencil;
 mod toeplitz;
 
@@ -13,6 +14,7 @@ pub use blocks::BlockMatrix;
 pub(crate) use blocks::{Cross, GridMatrix};
 pub use dense::DenseMatrix;
 pub use kronecker::Kronecker;
+pub(crate) use neighbourhood::Neighbourhood;
 pub use stencil::StencilMatrix;
 pub use toeplitz::{Toeplitz, ToeplitzMethod};
 

@@ -60,11 +60,26 @@ fn leading_offsets(leading_axes: usize) -> Vec<Vec<isize>> {
     all
 }
 
+/// Where a grid point's array keeps the neighbours at a leading offset (their last axis begins there at −3), if
+/// it does: a negative offset on the first axis is kept by the neighbour.
+pub(super) fn leading_place(offset: &[isize]) -> Option<usize> {
+    let shift = |(k, &o): (usize, &isize)| {
+        3usize.checked_add_signed(o).and_then(|o| o.checked_sub(if k == 0 { 3 } else { 0 }))
+    };
+    let shifted: Option<Vec<usize>> = offset.iter().enumerate().map(shift).collect();
+    shifted.map(|offset| SPAN * place(&offset))
+}
+
+/// Numbers per grid point in d dimensions.
+pub(super) fn width(d: usize) -> usize {
+    SPAN * leading_offsets(d - 1).len()
+}
+
 impl StencilMatrix {
     /// The zero matrix over the points of `grid`.
     pub fn zeros(grid: &Grid) -> Self {
         let d = grid.dim();
-        let width = SPAN * leading_offsets(d - 1).len();
+        let width = width(d);
         let rows = 1 << (2 * (d - 1));
         let digits = |row: usize| -> Vec<usize> { (0..d - 1).rev().map(|k| row >> (2 * k) & 3).collect() };
         let mut pairs = Vec::new();
@@ -268,6 +283,15 @@ impl StencilMatrix {
             }
         }
         sums
+    }
+
+    /// ⟨A, B⟩ = Σ_ij A_ij B_ij for a matrix of the same shape, of which entries beyond the border do not count as
+    /// long as they are zero in one of the two.
+    pub(crate) fn inner(&self, other: &Self) -> f64 {
+        // Offsets above 0 on the first of several axes stand for their mirror image, too.
+        let once = if self.shape.len() == 1 { self.width } else { self.width / 4 };
+        let points = self.data.chunks_exact(self.width).zip(other.data.chunks_exact(self.width));
+        points.map(|(a, b)| dot(&a[..once], &b[..once]) + 2.0 * dot(&a[once..], &b[once..])).sum()
     }
 
     /// A += c w wᵀ: at most 16^d multiply-adds, about half of that by symmetry.
