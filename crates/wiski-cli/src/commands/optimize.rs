@@ -504,8 +504,9 @@ fn write_report(folder: &Path, optimizer: &Optimizer) -> Result<PathBuf> {
 
 /// Mean and deviation over the first two dimensions, the others where the best point is.
 fn surface(optimizer: &Optimizer) -> Result<Option<Map>> {
-    let (space, mut model) = (optimizer.space(), optimizer.model().clone());
+    let (space, mut landscape) = (optimizer.space(), optimizer.landscape().cloned());
     let Some((best, _, _)) = optimizer.recommend()? else { return Ok(None) };
+    let Some(landscape) = &mut landscape else { return Ok(None) };
     if space.dim() < 2 {
         return Ok(None);
     }
@@ -516,7 +517,8 @@ fn surface(optimizer: &Optimizer) -> Result<Option<Map>> {
     for &v in &places {
         for &u in &places {
             (unit[0], unit[1]) = (u, v);
-            let p = model.predict(&unit)?;
+            let place: Vec<f64> = unit.iter().map(|u| 2.0 * u - 1.0).collect();
+            let p = landscape.predict(&place)?;
             mean.push(sign * p.mean);
             std.push(p.variance.sqrt());
         }
