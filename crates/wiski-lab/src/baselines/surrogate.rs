@@ -48,6 +48,52 @@ impl KernelSurrogate {
     }
 }
 
+impl KernelSurrogate {
+    /// The posterior covariances of points with others: K_ab + K_a E K_b.
+    fn covariances(&self, a: &[f64], b: &[f64]) -> Mat<f64> {
+        let right = &self.change * self.kernel.matrix(&self.places, b);
+        self.kernel.matrix(a, b) + self.kernel.matrix(&self.places, a).transpose() * right
+    }
+
+    /// The q points of a pool whose observation lowers the sum of the variances at reference points most, one after
+    /// the other with exact updates in between: with c the covariances of a candidate with the reference points and v
+    /// its variance, the sum falls by cᵀc/(v + σ²). O(n² |pool| + n |pool| |reference|).
+    pub fn choose_from_pool(&self, pool: &[f64], reference: &[f64], q: usize) -> Vec<usize> {
+        let (d, count) = (self.kernel.dim(), pool.len() / self.kernel.dim());
+        let mut to_reference = self.covariances(reference, pool);
+        let mut variances: Vec<f64> = {
+            let k = self.kernel.matrix(&self.places, pool);
+            let changed = &self.change * &k;
+            let change = |j: usize| dot(k.col_as_slice(j), changed.col_as_slice(j));
+            (0..count).map(|j| (self.kernel.variance() + change(j)).max(0.0)).collect()
+        };
+        // Covariances of the pool with each chosen point, over the deviation of its observation.
+        let mut steps: Vec<Vec<f64>> = Vec::new();
+        let mut chosen: Vec<usize> = Vec::new();
+        while chosen.len() < q.min(count) {
+            let score = |j: usize| {
+                let c = to_reference.col_as_slice(j);
+                dot(c, c) / (variances[j] + self.noise)
+            };
+            let free = (0..count).filter(|j| !chosen.contains(j));
+            let Some(best) = free.max_by(|&i, &j| score(i).total_cmp(&score(j))) else { break };
+            chosen.push(best);
+            let own = self.covariances(pool, &pool[best * d..(best + 1) * d]);
+            let deviation = (variances[best] + self.noise).sqrt();
+            let column: Vec<f64> = (0..count)
+                .map(|j| (own[(j, 0)] - steps.iter().map(|s| s[j] * s[best]).sum::<f64>()) / deviation)
+                .collect();
+            let reach: Vec<f64> = to_reference.col_as_slice(best).iter().map(|c| c / deviation).collect();
+            for (j, &c) in column.iter().enumerate() {
+                variances[j] = (variances[j] - c * c).max(0.0);
+                to_reference.col_as_slice_mut(j).iter_mut().zip(&reach).for_each(|(t, r)| *t -= c * r);
+            }
+            steps.push(column);
+        }
+        chosen
+    }
+}
+
 impl Surrogate for KernelSurrogate {
     fn dim(&self) -> usize {
         self.kernel.dim()
@@ -182,6 +228,30 @@ mod tests {
         let total = joint.variance(0) + surrogate.noise();
         assert!(close(after.mean - before.mean, joint.covariance[1] / total));
         assert!(close(before.variance - after.variance, joint.covariance[1].powi(2) / total));
+    }
+
+    /// Trying every candidate on a copy of the model.
+    #[test]
+    fn the_choice_from_a_pool_is_that_of_observing_each() {
+        let (x, y) = rows(15, 2);
+        let mut model = ExactGp::new(Encoder::identity(2), hyper(), Training::none());
+        model.warm_up(&x, &y, None).unwrap();
+        let (pool, reference) = (rows(55, 2).0[30..].to_vec(), rows(90, 2).0[110..].to_vec());
+        let pool = &pool[..pool.len() / 2 * 2];
+        let chosen = model.surrogate().unwrap().choose_from_pool(pool, &reference, 3);
+        let mut expected: Vec<usize> = Vec::new();
+        for _ in 0..3 {
+            let left = |i: usize| {
+                let mut then = model.clone();
+                then.observe(&pool[2 * i..2 * i + 2], 0.0).unwrap();
+                reference.chunks_exact(2).map(|r| then.predict(r).unwrap().variance).sum::<f64>()
+            };
+            let free = (0..pool.len() / 2).filter(|i| !expected.contains(i));
+            let best = free.min_by(|&i, &j| left(i).total_cmp(&left(j))).unwrap();
+            model.observe(&pool[2 * best..2 * best + 2], 0.0).unwrap();
+            expected.push(best);
+        }
+        assert_eq!(chosen, expected);
     }
 
     #[test]
