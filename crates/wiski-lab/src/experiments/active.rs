@@ -259,7 +259,13 @@ fn raster() -> Vec<f64> {
     (0..64).map(|i| -1.0 + (f64::from(i) + 0.5) / 32.0).collect()
 }
 
-fn explore(rule: Rule, country: &Country, iterations: usize, seed: u64, label: &str) -> anyhow::Result<Course> {
+fn explore(
+    rule: Rule,
+    country: &Country,
+    iterations: usize,
+    seed: u64,
+    label: &str,
+) -> anyhow::Result<Course> {
     let mut explorer: Box<dyn Explorer> = match rule {
         Rule::Wiski => Box::new(Gridded::new(&country.test, false)?),
         Rule::Random => Box::new(Gridded::new(&country.test, true)?),
@@ -285,7 +291,8 @@ fn explore(rule: Rule, country: &Country, iterations: usize, seed: u64, label: &
     course.looks.push((0, rmse(explorer.as_mut(), &country.test)?, 0.0));
     for iteration in 1..=iterations {
         // O-SVGP looks for the nearest of all free pixels; the others at a random choice of them.
-        let candidates = if matches!(rule, Rule::Svgp { .. }) { free.len() } else { CANDIDATES.min(free.len()) };
+        let candidates =
+            if matches!(rule, Rule::Svgp { .. }) { free.len() } else { CANDIDATES.min(free.len()) };
         let (some, _) = free.partial_shuffle(&mut shuffler, candidates);
         let some = some.to_vec();
         let places = country.pool.select(&some).x;
@@ -306,7 +313,8 @@ fn explore(rule: Rule, country: &Country, iterations: usize, seed: u64, label: &
     let queried: Vec<&[f64]> = course.queried.chunks_exact(2).collect();
     let nearest = |x: &[f64]| queried.iter().map(|q| squared(q, x)).fold(f64::INFINITY, f64::min).sqrt();
     course.gap = country.test.x.chunks_exact(2).map(nearest).sum::<f64>() / country.test.len() as f64;
-    let places: Vec<f64> = raster().iter().flat_map(|&v| raster().into_iter().flat_map(move |u| [u, v])).collect();
+    let places: Vec<f64> =
+        raster().iter().flat_map(|&v| raster().into_iter().flat_map(move |u| [u, v])).collect();
     course.map = explorer.means(&places)?;
     Ok(course)
 }
@@ -347,7 +355,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         ] {
             let mut courses: Vec<Course> = Vec::new();
             for seed in options.seed..options.seed + trials {
-                let setup = format!("{rule:?} {iterations} noise {NOISE} grid {GRID} candidates {CANDIDATES}");
+                let setup =
+                    format!("{rule:?} {iterations} noise {NOISE} grid {GRID} candidates {CANDIDATES}");
                 let size = if options.size == Size::Quick { "quick" } else { "full" };
                 let key = format!("{name}-{}-{size}-{seed}", rule.key());
                 let country = Country::new(&table, seed);
@@ -437,8 +446,9 @@ mod tests {
     /// A small smooth map: what is chosen lowers the error more than chance does, no pixel twice.
     #[test]
     fn explorers_choose_free_pixels_and_learn_the_map() {
-        let x: Vec<f64> =
-            (0..1600).flat_map(|i| [f64::from(i % 40) / 19.5 - 1.0, f64::from(i / 40) / 19.5 - 1.0]).collect();
+        let x: Vec<f64> = (0..1600)
+            .flat_map(|i| [f64::from(i % 40) / 19.5 - 1.0, f64::from(i / 40) / 19.5 - 1.0])
+            .collect();
         let y = x.chunks_exact(2).map(|x| (3.0 * x[0]).sin() + x[1]).collect();
         let mut table = Table { dim: 2, x, y };
         table.standardise_targets();
@@ -450,7 +460,11 @@ mod tests {
             places.sort();
             places.dedup();
             assert_eq!(places.len(), INITIAL + 6 * BATCH, "{rule:?}");
-            assert!(course.looks[course.looks.len() - 1].1 < course.looks[0].1, "{rule:?} {:?}", course.looks);
+            assert!(
+                course.looks[course.looks.len() - 1].1 < course.looks[0].1,
+                "{rule:?} {:?}",
+                course.looks
+            );
             assert!(course.gap > 0.0 && course.map.len() == 64 * 64);
         }
     }

@@ -177,8 +177,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if options.wants("regret") { regret(&folder, options) } else { Ok(()) }
 }
 
-/// Quick: one trial, 1500 steps for WISKI on the paper's Levy and 200 elsewhere, 100 for the exact process and 60 for
-/// O-SVGP with 256 inducing points. Full: four trials of 1500 steps with 1000 grid or inducing points.
+/// Quick: one trial, 1500 steps for WISKI, 100 for the exact process (250 on Levy, to see its time grow) and 50 for
+/// O-SVGP with 128 inducing points. Full: four trials of 1500 steps with 1000 grid or inducing points.
 fn courses(
     folder: &Folder,
     options: &Options,
@@ -187,16 +187,16 @@ fn courses(
     let trials = options.trials.unwrap_or(options.pick(1, 4)) as u64;
     let mut all = Vec::new();
     for &(function, noise) in wanted {
-        let long = options.pick(if function == TestFunction::Levy { 1500 } else { 200 }, 1500);
-        let svgp = Searcher::Svgp { inducing: options.pick(256, 1000), steps: 10 };
+        let exact = if function == TestFunction::Levy { 250 } else { 100 };
+        let svgp = Searcher::Svgp { inducing: options.pick(128, 1000), steps: 10 };
         for (method, steps) in [
-            (Searcher::Wiski { grid: 10 }, long),
-            (Searcher::Exact, options.pick(100, 1500)),
-            (svgp, options.pick(60, 1500)),
+            (Searcher::Wiski { grid: 10 }, 1500),
+            (Searcher::Exact, options.pick(exact, 1500)),
+            (svgp, options.pick(50, 1500)),
         ] {
             let mut runs = Vec::new();
             for seed in options.seed..options.seed + trials {
-                let setup = format!("{function:?} {noise} {method:?} {PAPER:?} steps {steps}");
+                let setup = format!("{function:?} {noise} {} {PAPER:?} steps {steps}", method.setup());
                 let size = if options.size == Size::Quick { "quick" } else { "full" };
                 let key = format!("{}-{}-{size}-{seed}", name(function), method.key());
                 let run = || {
@@ -230,7 +230,8 @@ fn report(folder: &Folder, courses: &[Course]) -> anyhow::Result<()> {
                 let recommended = s.recommended.map_or(String::new(), |v| format!("{v:.6}"));
                 let (function, method) = (name(c.function), c.method.name());
                 let (step, seconds, best) = (i + 1, s.seconds, s.best);
-                let _ = writeln!(csv, "{function},{method},{trial},{step},{seconds:.6},{best:.6},{recommended}");
+                let _ =
+                    writeln!(csv, "{function},{method},{trial},{step},{seconds:.6},{best:.6},{recommended}");
             }
         }
         let last = c.steps();
@@ -296,12 +297,11 @@ fn regret(folder: &Folder, options: &Options) -> anyhow::Result<()> {
         Markdown::new(&["function", "dimensions", "evaluations", "WISKI", "Exact (Cholesky)", "Random"]);
     for (function, dim, grid, steps) in CLEAN {
         let optimum = function.optimum(dim).unwrap_or(f64::NAN);
-        let mut cells =
-            vec![name(function).to_string(), dim.to_string(), (steps + INITIAL).to_string()];
+        let mut cells = vec![name(function).to_string(), dim.to_string(), (steps + INITIAL).to_string()];
         for method in [Searcher::Wiski { grid }, Searcher::Exact, Searcher::Random] {
             let mut regrets = Vec::new();
             for seed in options.seed..options.seed + trials {
-                let setup = format!("{function:?} {dim} {method:?} {REGRET:?} steps {steps}");
+                let setup = format!("{function:?} {dim} {} {REGRET:?} steps {steps}", method.setup());
                 let key = format!("regret-{}{dim}-{}-{seed}", name(function), method.key());
                 let run = || {
                     let mut problem = Problem::new(function, dim, 0.0, seed)?;
@@ -310,7 +310,12 @@ fn regret(folder: &Folder, options: &Options) -> anyhow::Result<()> {
                 let course: Vec<Step> = folder.trial(&key, &setup, run)?;
                 for (i, s) in course.iter().enumerate() {
                     let (method, n) = (method.name(), INITIAL + i + 1);
-                    let _ = writeln!(csv, "{},{dim},{method},{seed},{n},{:.6e}", name(function), s.best - optimum);
+                    let _ = writeln!(
+                        csv,
+                        "{},{dim},{method},{seed},{n},{:.6e}",
+                        name(function),
+                        s.best - optimum
+                    );
                 }
                 regrets.push(course[course.len() - 1].best - optimum);
             }
@@ -337,7 +342,9 @@ mod tests {
         let (one, two) = (run(), run());
         assert_eq!(one.len(), 26);
         assert!(one.windows(2).all(|w| w[1].best <= w[0].best) && one[25].best >= 0.397_887);
-        assert!(one[24].recommended.is_some() && one[25].recommended.is_some() && one[0].recommended.is_none());
+        assert!(
+            one[24].recommended.is_some() && one[25].recommended.is_some() && one[0].recommended.is_none()
+        );
         let best = |run: &[Step]| run.iter().map(|s| s.best).collect::<Vec<_>>();
         assert_eq!(best(&one), best(&two), "the same seed gives the same course");
     }
