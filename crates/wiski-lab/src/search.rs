@@ -4,8 +4,8 @@
 //! Points live in [−1, 1]^d, and large values are wanted.
 
 use crate::baselines::{
-    Covariance, Encoder, ExactGp, Hyper, KernelSurrogate, Likelihood, Priors, StreamingSvgp, SvgpOptions,
-    Training,
+    Covariance, Encoder, ExactGp, Hyper, KernelSurrogate, Likelihood, Priors, Rates, StreamingSvgp,
+    SvgpOptions, Training,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
