@@ -34,6 +34,14 @@ fn a_test_function_is_optimised_and_the_same_seed_repeats_it() {
         .json("optimize --function branin --steps 12 --batch 3 --acquisition ucb --seed 4 --json --quiet");
     assert_eq!(other["trials"], 36);
     assert_ne!(other["best"], json["best"]);
+    // Each of the other criteria, three points at a time, and more dimensions than a grid has.
+    for criterion in ["ei", "pi", "mes", "thompson"] {
+        let arguments = format!("optimize --function branin --steps 5 --batch 3 --acquisition {criterion}");
+        assert_eq!(folder.json(&format!("{arguments} --json --quiet"))["trials"], 15, "{criterion}");
+    }
+    let many = folder.json("optimize --function hartmann --dim 6 --steps 18 --json --quiet");
+    assert_eq!(many["best"]["x"].as_object().unwrap().len(), 6);
+    folder.refused("optimize --function hartmann --dim 4", "three or six dimensions");
 }
 
 #[test]
@@ -121,7 +129,7 @@ fn bad_spaces_and_options_are_refused() {
         ("[a]\nmin = 0\nmax = 1\nscale = \"log\"\n", "positive values"),
         ("[a]\nmin = 0\nmax = 1\nsteps = 3\n", "steps"),
         ("[a\nmin = 0\n", "space.toml: line 1"),
-        ("", "one to 4 dimensions"),
+        ("", "one to 50 dimensions"),
     ] {
         folder.write("space.toml", content);
         folder.refused("optimize new s.wiski --space space.toml", message);

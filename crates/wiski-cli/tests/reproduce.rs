@@ -8,7 +8,7 @@ use common::Folder;
 fn experiments_are_listed_and_bad_names_and_folders_refused() {
     let folder = Folder::new();
     let text = folder.ok("reproduce --list");
-    for name in ["fx", "timing", "regression", "classification", "ablation"] {
+    for name in ["fx", "timing", "regression", "classification", "optimisation", "active", "ablation"] {
         assert!(text.lines().any(|line| line.starts_with(name)), "{text}");
     }
     folder.refused("reproduce fx --data nowhere", "no data folder at nowhere");

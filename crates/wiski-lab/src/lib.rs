@@ -6,6 +6,7 @@
 //!
 //! * [`baselines`]: exact Gaussian processes by Cholesky and by conjugate gradients, batch SKI with LOVE variances,
 //!   O-SVGP, O-SGPR, local Gaussian processes.
+//! * [`search`]: the same search with several models, for optimisation.
 //! * [`experiments`]: what is run, at two sizes; [`list`] names them and [`run`] runs one.
 //! * [`results`]: a cache of finished trials, so that a stopped experiment goes on where it was.
 
@@ -14,6 +15,7 @@ pub mod data;
 pub mod experiments;
 pub mod method;
 pub mod results;
+pub mod search;
 
 use std::path::PathBuf;
 

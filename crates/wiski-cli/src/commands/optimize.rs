@@ -60,7 +60,8 @@ pub(crate) struct Optimize {
     #[arg(long, default_value_t = 1, value_name = "JOBS", requires = "command")]
     jobs: usize,
 
-    /// A built-in test function: levy, ackley, styblinski-tang, rastrigin, griewank, michalewicz, branin
+    /// A built-in test function: levy, ackley, styblinski-tang, rastrigin, griewank, michalewicz, branin (2
+    /// dimensions), hartmann (3 or 6)
     #[arg(long, value_name = "NAME", conflicts_with = "command")]
     function: Option<String>,
 
@@ -123,7 +124,8 @@ struct SearchOptions {
     #[arg(long, value_name = "POINTS")]
     initial: Option<usize>,
 
-    /// Grid points per axis [default: 50, 20, 10 or 7 by the number of dimensions]
+    /// Grid points per axis [default: 50, 20, 10 or 7 by the number of dimensions; for each pair of more than
+    /// four, 9]
     #[arg(long, value_name = "POINTS")]
     grid: Option<usize>,
 
@@ -142,6 +144,8 @@ enum Choice {
     Ucb,
     /// Probability of improvement (one point at a time)
     Pi,
+    /// Information about the value of the optimum (one point at a time)
+    Mes,
     /// Thompson sampling
     Thompson,
 }
@@ -239,11 +243,12 @@ impl SearchOptions {
             Choice::Ei => Some(Acquisition::ExpectedImprovement),
             Choice::Ucb => Some(Acquisition::UpperConfidence { beta: self.beta }),
             Choice::Pi => Some(Acquisition::ProbabilityOfImprovement),
+            Choice::Mes => Some(Acquisition::MaxValueEntropy),
             Choice::Thompson => None,
         };
         let strategy = match acquisition {
             None => Strategy::Thompson,
-            Some(a) if self.greedy || self.acquisition == Choice::Pi => Strategy::Greedy(a),
+            Some(a) if self.greedy => Strategy::Greedy(a),
             Some(a) => Strategy::Joint(a),
         };
         Ok(OptimizerSettings {
@@ -504,8 +509,9 @@ fn write_report(folder: &Path, optimizer: &Optimizer) -> Result<PathBuf> {
 
 /// Mean and deviation over the first two dimensions, the others where the best point is.
 fn surface(optimizer: &Optimizer) -> Result<Option<Map>> {
-    let (space, mut model) = (optimizer.space(), optimizer.model().clone());
+    let (space, mut landscape) = (optimizer.space(), optimizer.landscape().cloned());
     let Some((best, _, _)) = optimizer.recommend()? else { return Ok(None) };
+    let Some(landscape) = &mut landscape else { return Ok(None) };
     if space.dim() < 2 {
         return Ok(None);
     }
@@ -516,7 +522,8 @@ fn surface(optimizer: &Optimizer) -> Result<Option<Map>> {
     for &v in &places {
         for &u in &places {
             (unit[0], unit[1]) = (u, v);
-            let p = model.predict(&unit)?;
+            let place: Vec<f64> = unit.iter().map(|u| 2.0 * u - 1.0).collect();
+            let p = landscape.predict(&place)?;
             mean.push(sign * p.mean);
             std.push(p.variance.sqrt());
         }

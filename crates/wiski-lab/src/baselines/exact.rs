@@ -11,7 +11,7 @@
 
 use faer::{Mat, MatRef};
 use std::f64::consts::TAU;
-use wiski::learn::Adam;
+use wiski::learn::{Adam, Bounds, LbfgsB, Objective};
 use wiski::{OnlineGp, Outcome, Prediction, Result};
 
 use super::covariance::Slots;
@@ -20,7 +20,8 @@ use super::dense::{
 };
 use super::descent::{Descent, Training};
 use super::encoder::Encoder;
-use super::hyper::Hyper;
+use super::hyper::{Hyper, Priors};
+use super::surrogate::KernelSurrogate;
 
 /// An exact Gaussian process that keeps every row.
 #[derive(Debug, Clone)]
@@ -81,6 +82,57 @@ impl ExactGp {
     /// The feature map as it is now.
     pub fn encoder(&self) -> &Encoder {
         &self.encoder
+    }
+
+    /// Maximises evidence and priors in the logarithms of kernel parameters and noise, from where they are, in the
+    /// ranges that wiski has. The feature map stays.
+    pub fn refit(&mut self, priors: &Priors, optimiser: &LbfgsB) -> Result<()> {
+        let start: Vec<f64> = self.natural().iter().map(|v| v.ln()).collect();
+        let mut range = vec![(1e-2f64, 1e2f64); start.len()];
+        range[0] = (1e-6, 1e6);
+        if self.hyper.learn_noise {
+            range[start.len() - 1] = (1e-6, 1e3);
+        }
+        let lo = range.iter().map(|r| r.0.ln()).collect();
+        let bounds = Bounds::new(lo, range.iter().map(|r| r.1.ln()).collect())?;
+        let mut objective = Refit { model: self, priors };
+        let end = optimiser.minimize(&mut objective, &start, &bounds)?;
+        self.set_natural(&end.x)
+    }
+
+    /// Kernel parameters and, if it is learned, the noise.
+    fn natural(&self) -> Vec<f64> {
+        let noise = self.hyper.learn_noise.then_some(self.hyper.noise);
+        self.hyper.kernel.parameters().iter().copied().chain(noise).collect()
+    }
+
+    fn set_natural(&mut self, logarithms: &[f64]) -> Result<()> {
+        let values: Vec<f64> = logarithms.iter().map(|l| l.exp()).collect();
+        let count = self.hyper.kernel.parameters().len();
+        self.hyper.kernel.set_parameters(&values[..count])?;
+        if let Some(&noise) = values.get(count) {
+            self.hyper.noise = noise;
+        }
+        (self.factor, self.alpha) = (None, None);
+        Ok(())
+    }
+
+    /// Replaces all targets, for another scale of theirs. The number of rows stays.
+    pub fn set_targets(&mut self, y: &[f64]) {
+        assert_eq!(y.len(), self.y.len(), "one target for each row");
+        self.y.copy_from_slice(y);
+        self.alpha = None;
+    }
+
+    /// The posterior for joint predictions at features.
+    pub fn surrogate(&mut self) -> Result<KernelSurrogate> {
+        let weights = self.weights()?.to_vec();
+        let mut change = inverse_of_cholesky(self.factor()?.factor());
+        for j in 0..change.ncols() {
+            change.col_as_slice_mut(j).iter_mut().for_each(|v| *v = -*v);
+        }
+        let (kernel, places) = (self.hyper.kernel.clone(), self.h.clone());
+        Ok(KernelSurrogate { kernel, noise: self.hyper.noise, places, weights, change })
     }
 
     /// Brings all features to the present map; the factor is void.
@@ -146,6 +198,37 @@ impl Descent for ExactGp {
         self.hyper.chain(&slopes.kernel, slopes.noise, theta)?;
         phi.fill(0.0);
         self.encoder.pull_back(&self.rows, &slopes.h, phi)?;
+        Ok(value)
+    }
+}
+
+/// −(log p(y) + log prior)/n as a function of logarithms.
+struct Refit<'a> {
+    model: &'a mut ExactGp,
+    priors: &'a Priors,
+}
+
+impl Objective for Refit<'_> {
+    fn dim(&self) -> usize {
+        self.model.natural().len()
+    }
+
+    fn evaluate(&mut self, x: &[f64], gradient: &mut [f64]) -> Result<f64> {
+        self.model.set_natural(x)?;
+        let n = self.model.y.len() as f64;
+        let mut value = -self.model.log_evidence()? / n;
+        let model = &*self.model;
+        let (factor, alpha) = (model.factor.as_ref(), model.alpha.as_deref());
+        let (factor, alpha) =
+            (factor.expect("comes with the evidence"), alpha.expect("comes with the evidence"));
+        let slopes = Slopes::new(&model.hyper, &model.h, &model.noise, factor.factor(), alpha);
+        let natural = slopes.kernel.iter().copied().chain([slopes.noise]);
+        let priors = self.priors.of(&model.hyper);
+        for (i, (slot, slope)) in gradient.iter_mut().zip(natural).enumerate() {
+            let parameter = x[i].exp();
+            value -= priors[i].log_density(parameter) / n;
+            *slot = (slope - priors[i].derivative(parameter) / n) * parameter;
+        }
         Ok(value)
     }
 }
@@ -261,6 +344,7 @@ mod tests {
     use super::*;
     use crate::baselines::testing::{assert_gradient, hyper, rows};
     use faer::linalg::solvers::Solve;
+    use wiski::learn::Hyperprior;
 
     fn plain(n: usize) -> (ExactGp, Vec<f64>, Vec<f64>) {
         let (x, y) = rows(n, 2);
@@ -313,6 +397,35 @@ mod tests {
                 -model.log_evidence().unwrap() / 25.0
             };
             assert_gradient(&at, &gradient, value, 1e-8);
+        }
+    }
+
+    #[test]
+    fn refits_climb_evidence_and_priors() {
+        let (x, y) = rows(25, 2);
+        let priors = Priors {
+            scale: Hyperprior::Gamma { shape: 2.0, rate: 0.15 },
+            lengthscale: Hyperprior::Gamma { shape: 3.0, rate: 3.0 },
+            noise: Hyperprior::LogNormal { mu: -4.0, sigma: 2.0 },
+        };
+        for learned in [true, false] {
+            let mut hyper = hyper();
+            hyper.learn_noise = learned;
+            let mut model = ExactGp::new(Encoder::identity(2), hyper, Training::none());
+            model.warm_up(&x, &y, None).unwrap();
+            let at: Vec<f64> = model.natural().iter().map(|v| v.ln()).collect();
+            let of = |x: &[f64]| {
+                let mut gradient = vec![0.0; x.len()];
+                let mut model = model.clone();
+                let value = Refit { model: &mut model, priors: &priors }.evaluate(x, &mut gradient).unwrap();
+                (value, gradient)
+            };
+            assert_gradient(&at, &of(&at).1, |x| of(x).0, 1e-7);
+            let mut fitted = model.clone();
+            fitted.refit(&priors, &LbfgsB::default()).unwrap();
+            let end: Vec<f64> = fitted.natural().iter().map(|v| v.ln()).collect();
+            let (value, gradient) = of(&end);
+            assert!(value < of(&at).0 && gradient.iter().all(|g| g.abs() < 1e-3), "{gradient:?}");
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::covariance::Covariance;
 use wiski::Result;
-use wiski::learn::Transform;
+use wiski::learn::{Hyperprior, Transform};
 
 /// A kernel and the noise variance σ².
 #[derive(Debug, Clone, PartialEq)]
@@ -72,6 +72,25 @@ impl Hyper {
             *slot = slope * self.transform(i).derivative(raw[i]);
         }
         Ok(())
+    }
+}
+
+/// Priors of the hyperparameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Priors {
+    /// Of the output scale.
+    pub scale: Hyperprior,
+    /// Of every other parameter of the kernel.
+    pub lengthscale: Hyperprior,
+    /// Of the noise variance.
+    pub noise: Hyperprior,
+}
+
+impl Priors {
+    /// The prior of each kernel parameter and of the noise, in the order of the parameters.
+    pub fn of(&self, hyper: &Hyper) -> Vec<Hyperprior> {
+        let axes = hyper.kernel.parameters().len() - 1;
+        [self.scale].into_iter().chain(vec![self.lengthscale; axes]).chain([self.noise]).collect()
     }
 }
 

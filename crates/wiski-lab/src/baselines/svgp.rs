@@ -28,11 +28,15 @@ use std::f64::consts::{FRAC_1_SQRT_2, TAU};
 use wiski::learn::Adam;
 use wiski::{OnlineGp, Outcome, Prediction, Result};
 
-use super::dense::{apply, apply_transposed, dot, inner, inverse_of_cholesky, solve_lower};
+use super::dense::{
+    apply, apply_transposed, congruence, dot, inner, inverse_of_cholesky, solve_lower,
+    solve_vector_transposed,
+};
 use super::descent::{Descent, Training};
 use super::encoder::Encoder;
 use super::hyper::Hyper;
 use super::sparse::{Basis, Memory, Returned};
+use super::surrogate::KernelSurrogate;
 
 /// What a target says about the function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,6 +152,20 @@ impl StreamingSvgp {
     /// The noise variance as it is now.
     pub fn noise(&self) -> f64 {
         self.hyper.noise
+    }
+
+    /// The posterior for joint predictions at features.
+    pub fn surrogate(&self) -> Result<KernelSurrogate> {
+        let basis = Basis::new(&self.hyper.kernel, &self.z, self.options.jitter)?;
+        let mut excess = &self.root * self.root.transpose();
+        (0..excess.nrows()).for_each(|i| excess[(i, i)] -= 1.0);
+        Ok(KernelSurrogate {
+            kernel: self.hyper.kernel.clone(),
+            noise: self.hyper.noise,
+            places: self.z.clone(),
+            weights: solve_vector_transposed(basis.l.as_ref(), &self.mean),
+            change: congruence(basis.l.as_ref(), excess),
+        })
     }
 
     /// p(y = 1) at many points: Φ(mean/√(1 + variance)).

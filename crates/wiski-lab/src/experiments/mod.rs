@@ -1,8 +1,10 @@
 //! The experiments of the paper, one file each.
 
 pub mod ablation;
+pub mod active;
 pub mod classification;
 pub mod fx;
+pub mod optimisation;
 pub mod regression;
 pub mod timing;
 
@@ -14,7 +16,7 @@ use crate::{Options, Size};
 use std::fmt::Write as _;
 
 /// All experiments.
-pub(crate) const ALL: [Experiment; 5] = [
+pub(crate) const ALL: [Experiment; 7] = [
     Experiment {
         name: "fx",
         figure: "Figure 1",
@@ -43,6 +45,21 @@ pub(crate) const ALL: [Experiment; 5] = [
                 with a Bernoulli likelihood; banana from left to right with decision surfaces (parts: banana, \
                 svmguide1, ordered)",
         run: classification::run,
+    },
+    Experiment {
+        name: "optimisation",
+        figure: "Figures 5a, A.7 to A.9",
+        about: "best value and seconds an iteration on six noisy functions of three variables, three points at a time: \
+                WISKI, exact, O-SVGP; simple regret of WISKI and exact at equal evaluations (parts: the functions, \
+                regret)",
+        run: optimisation::run,
+    },
+    Experiment {
+        name: "active",
+        figure: "Figures 5b and 5c",
+        about: "where to measure malaria next: test RMSE and a map of the chosen places for WISKI, exact, O-SVGP and \
+                random choice (parts: malaria_ago, malaria_bfa2017)",
+        run: active::run,
     },
     Experiment {
         name: "ablation",

@@ -2,8 +2,9 @@
 
 use super::batch::BaseSamples;
 use super::normal::{log_cumulative, log_improvement};
+use super::{Standing, Surrogate};
 use crate::error::{Error, Result, length};
-use crate::posterior::{Joint, Surface};
+use crate::posterior::Joint;
 
 /// What to maximise in order to find the next points. Values are to be large.
 ///
@@ -26,42 +27,54 @@ pub enum Acquisition {
     LogExpectedImprovement,
     /// log P(f > best) = log Φ(z). One point only.
     ProbabilityOfImprovement,
+    /// How much an observation tells about the value of the optimum (Wang and Jegelka 2017), in nats, in the
+    /// closed form of Moss et al. (2021, "GIBBON"): with γ = (f* − μ)/σ, r = φ(γ)/Φ(γ) and noise variance σ_n²,
+    /// the variance that is left below the maximum f* is σ²(1 − r(γ + r)) + σ_n², and the information at least
+    /// half the logarithm of its ratio to σ² + σ_n². The mean over maxima of functions drawn from the posterior.
+    /// One point only.
+    MaxValueEntropy,
 }
+
+/// The points of a criterion, row after row, with what it compares them to and the samples it takes.
+pub type Question<'a> = (&'a [f64], &'a Standing, &'a BaseSamples);
 
 impl Acquisition {
     /// The usual upper confidence bound, β = 4.
     pub const UCB: Self = Self::UpperConfidence { beta: 4.0 };
 
+    /// Whether several points can be judged together.
+    pub fn is_joint(&self) -> bool {
+        !matches!(self, Self::ProbabilityOfImprovement | Self::MaxValueEntropy)
+    }
+
     /// The value at points given row after row.
     pub fn value(
         &self,
-        surface: &Surface,
-        h: &[f64],
-        best: f64,
-        samples: &BaseSamples,
+        surrogate: &(impl Surrogate + ?Sized),
+        (x, standing, samples): Question,
         joint: &mut Joint,
     ) -> Result<f64> {
-        surface.predict(h, joint)?;
+        surrogate.predict(x, joint)?;
         let q = joint.points();
-        self.of_joint(joint, best, samples, &mut vec![0.0; q], &mut vec![0.0; q * q])
+        let noise = surrogate.noise();
+        self.of_joint(joint, noise, (standing, samples), &mut vec![0.0; q], &mut vec![0.0; q * q])
     }
 
     /// The value, with its gradient in all coordinates of all points.
     pub fn value_and_gradient(
         &self,
-        surface: &Surface,
-        h: &[f64],
-        best: f64,
-        samples: &BaseSamples,
+        surrogate: &(impl Surrogate + ?Sized),
+        (x, standing, samples): Question,
         joint: &mut Joint,
         gradient: &mut [f64],
     ) -> Result<f64> {
-        surface.predict(h, joint)?;
+        surrogate.predict(x, joint)?;
         let q = joint.points();
         let (mut by_mean, mut by_covariance) = (vec![0.0; q], vec![0.0; q * q]);
-        let value = self.of_joint(joint, best, samples, &mut by_mean, &mut by_covariance)?;
+        let noise = surrogate.noise();
+        let value = self.of_joint(joint, noise, (standing, samples), &mut by_mean, &mut by_covariance)?;
         gradient.fill(0.0);
-        surface.pull_back(h, joint, &by_mean, &by_covariance, gradient)?;
+        surrogate.pull_back(x, joint, &by_mean, &by_covariance, gradient)?;
         Ok(value)
     }
 
@@ -69,28 +82,37 @@ impl Acquisition {
     fn of_joint(
         &self,
         joint: &Joint,
-        best: f64,
-        samples: &BaseSamples,
+        noise: f64,
+        (standing, samples): (&Standing, &BaseSamples),
         by_mean: &mut [f64],
         by_covariance: &mut [f64],
     ) -> Result<f64> {
         if joint.points() == 1 {
-            let (value, [by_mu, by_variance]) = self.of_one(joint.mean[0], joint.variance(0), best);
-            by_mean[0] = by_mu;
-            by_covariance[0] = by_variance;
+            let (value, slopes) = match self {
+                Self::MaxValueEntropy => {
+                    information(joint.mean[0], joint.variance(0), noise, &standing.maxima)?
+                }
+                other => other.of_one(joint.mean[0], joint.variance(0), standing.best()),
+            };
+            [by_mean[0], by_covariance[0]] = slopes;
             return Ok(value);
         }
-        length("base samples", joint.points(), samples.points())?;
-        samples.reparameterise(joint, by_mean, by_covariance, |f, slopes, by_mean| match self {
-            Self::UpperConfidence { beta } => {
-                Ok(samples.upper_confidence(*beta, &joint.mean, f, slopes, by_mean))
-            }
-            Self::ExpectedImprovement => Ok(samples.improvement(best, f, slopes, by_mean)),
-            Self::LogExpectedImprovement => Ok(samples.log_improvement(best, f, slopes, by_mean)),
-            Self::ProbabilityOfImprovement => Err(Error::Unsupported {
-                operation: "probability of improvement of several points",
+        if !self.is_joint() {
+            return Err(Error::Unsupported {
+                operation: "this criterion of several points",
                 reason: "choose them one after the other, or another criterion",
-            }),
+            });
+        }
+        length("base samples", joint.points(), samples.points())?;
+        let best = standing.best();
+        samples.reparameterise(joint, by_mean, by_covariance, |f, slopes, by_mean| {
+            Ok(match self {
+                Self::UpperConfidence { beta } => {
+                    samples.upper_confidence(*beta, &joint.mean, f, slopes, by_mean)
+                }
+                Self::LogExpectedImprovement => samples.log_improvement(best, f, slopes, by_mean),
+                _ => samples.improvement(best, f, slopes, by_mean),
+            })
         })
     }
 
@@ -114,10 +136,37 @@ impl Acquisition {
                 let (log_h, slope) = log_improvement(z);
                 (sigma.ln() + log_h, [slope / sigma, (1.0 - slope * z) / sigma * by_sigma_to_variance])
             }
-            Self::ProbabilityOfImprovement => {
+            Self::ProbabilityOfImprovement | Self::MaxValueEntropy => {
                 let (log_p, slope) = log_cumulative(z);
                 (log_p, [slope / sigma, -slope * z / sigma * by_sigma_to_variance])
             }
         }
     }
+}
+
+/// The information about the maximum, with its derivatives in mean and variance.
+///
+/// With t = r(γ + r), ρ² = v/(v + σ_n²): −½ log(1 − ρ²t), and dt/dγ = r(1 − t) − t(γ + r) since r' = −t.
+fn information(mu: f64, variance: f64, noise: f64, maxima: &[f64]) -> Result<(f64, [f64; 2])> {
+    if maxima.is_empty() {
+        let reason = "no maxima were drawn from the posterior to compare with";
+        return Err(Error::Unsupported { operation: "max-value entropy", reason });
+    }
+    let v = variance.max(1e-300);
+    let (sigma, share) = (v.sqrt(), (maxima.len() as f64).recip());
+    let rho2 = v / (v + noise);
+    let rho2_slope = noise / (v + noise).powi(2);
+    let (mut value, mut slopes) = (0.0, [0.0; 2]);
+    for maximum in maxima {
+        let gamma = (maximum - mu) / sigma;
+        let (_, r) = log_cumulative(gamma);
+        // Between 0 and 1; the bound keeps the logarithm finite where rounding says 1.
+        let t = (r * (gamma + r)).clamp(0.0, 1.0 - 1e-12);
+        let left = 1.0 - rho2 * t;
+        value -= 0.5 * share * left.ln();
+        let by_gamma = 0.5 * share * rho2 * (r * (1.0 - t) - t * (gamma + r)) / left;
+        slopes[0] -= by_gamma / sigma;
+        slopes[1] += 0.5 * share * t * rho2_slope / left - 0.5 * by_gamma * gamma / v;
+    }
+    Ok((value, slopes))
 }

@@ -131,9 +131,10 @@ impl IntegratedVariance {
         Ok(value)
     }
 
-    /// Takes the observation of a point (relative noise 1) as made: M and the surface afterwards, exactly.
-    /// With f its white vector and γ as in conditioning, F ← F(I − γ f fᵀ), so M ← (I − γ f fᵀ) M (I − γ f fᵀ).
-    fn observe(&mut self, h: &[f64]) -> Result<()> {
+    /// Takes the observation of a point (relative noise 1) as made: M, the surface and V M afterwards, exactly.
+    /// With f its white vector and γ as in conditioning, F ← F Q, Q = I − γ f fᵀ, so M ← Q M Q and V ← V Q; and
+    /// V M ← V Q² M Q with Q² = I − δ f fᵀ, δ = 2γ − γ²fᵀf: two updates of rank one.
+    fn observe(&mut self, h: &[f64], products: &mut [f64]) -> Result<()> {
         let mut joint = Joint::default();
         self.surface.predict(h, &mut joint)?;
         let (n, f) = (self.surface.stride(), joint.white(0).to_vec());
@@ -142,6 +143,14 @@ impl IntegratedVariance {
         let mut mf = vec![0.0; n];
         dot_rows(&self.reference, n, &f, &mut mf);
         let inner = dot(&f, &mf);
+        let delta = 2.0 * gamma - gamma * gamma * dot(&f, &f);
+        for (own, v) in products.chunks_exact_mut(n).zip(self.surface.root().chunks_exact(n)) {
+            let along = delta * dot(v, &f);
+            let across = gamma * (dot(own, &f) - along * inner);
+            for ((own, &fj), &mj) in own.iter_mut().zip(&f).zip(&mf) {
+                *own -= along * mj + across * fj;
+            }
+        }
         for i in 0..n {
             let row = &mut self.reference[i * n..(i + 1) * n];
             let (a, b) = (gamma * f[i], gamma * mf[i]);
@@ -182,10 +191,10 @@ impl IntegratedVariance {
         let mut chosen: Vec<usize> = Vec::with_capacity(q);
         let n = self.surface.stride();
         let (mut f, mut mf) = (vec![0.0; n], vec![0.0; n]);
+        // For one point the reduction is fᵀMf/(fᵀf + σ²) with f = Vᵀw. With V M at hand, M f = (V M)ᵀw is as
+        // cheap as f: 4^d p multiply-adds instead of p².
+        let mut products = state.grid_products();
         for _ in 0..q {
-            // For one point the reduction is fᵀMf/(fᵀf + σ²) with f = Vᵀw. With V M at hand, M f = (V M)ᵀw is as
-            // cheap as f: 4^d p multiply-adds instead of p².
-            let products = state.grid_products();
             let mut best = (f64::NEG_INFINITY, 0);
             for i in (0..rows).filter(|i| !chosen.contains(i)) {
                 let point = &pool[i * d..(i + 1) * d];
@@ -198,7 +207,7 @@ impl IntegratedVariance {
             }
             chosen.push(best.1);
             if chosen.len() < q {
-                state.observe(&pool[best.1 * d..(best.1 + 1) * d])?;
+                state.observe(&pool[best.1 * d..(best.1 + 1) * d], &mut products)?;
             }
         }
         Ok(chosen)

@@ -5,7 +5,7 @@ use std::f64::consts::{E, PI, TAU};
 use super::{Dimension, Space};
 use crate::error::{Error, Result};
 
-/// A test function in any number of dimensions (Branin in two).
+/// A test function in any number of dimensions (Branin in two, Hartmann in three or six).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TestFunction {
     /// Many basins in a row; 0 at (1, …, 1).
@@ -22,11 +22,13 @@ pub enum TestFunction {
     Michalewicz,
     /// Three equal optima in two dimensions; 0.39789.
     Branin,
+    /// Four bumps in the unit cube of three or six dimensions; −3.86278 and −3.32237.
+    Hartmann,
 }
 
 impl TestFunction {
     /// All functions, by name.
-    pub const ALL: [(&'static str, Self); 7] = [
+    pub const ALL: [(&'static str, Self); 8] = [
         ("levy", Self::Levy),
         ("ackley", Self::Ackley),
         ("styblinski-tang", Self::StyblinskiTang),
@@ -34,6 +36,7 @@ impl TestFunction {
         ("griewank", Self::Griewank),
         ("michalewicz", Self::Michalewicz),
         ("branin", Self::Branin),
+        ("hartmann", Self::Hartmann),
     ];
 
     /// The function with the given name.
@@ -56,15 +59,36 @@ impl TestFunction {
             }
             return Space::new(vec![Dimension::linear("x0", -5.0, 10.0), Dimension::linear("x1", 0.0, 15.0)]);
         }
+        if self == Self::Hartmann {
+            if dim != 3 && dim != 6 {
+                let reason = "has three or six dimensions".into();
+                return Err(Error::Config { field: "hartmann".into(), reason });
+            }
+            return Space::unit(dim);
+        }
         let (lo, hi) = match self {
             Self::Levy => (-10.0, 10.0),
             Self::Ackley => (-32.768, 32.768),
             Self::StyblinskiTang => (-5.0, 5.0),
             Self::Rastrigin => (-5.12, 5.12),
             Self::Griewank => (-600.0, 600.0),
-            Self::Michalewicz | Self::Branin => (0.0, PI),
+            Self::Michalewicz | Self::Branin | Self::Hartmann => (0.0, PI),
         };
         Space::new((0..dim).map(|k| Dimension::linear(format!("x{k}"), lo, hi)).collect())
+    }
+
+    /// The smallest value in the box, where it is known.
+    pub fn optimum(self, dim: usize) -> Option<f64> {
+        match (self, dim) {
+            (Self::Levy | Self::Ackley | Self::Rastrigin | Self::Griewank, _) => Some(0.0),
+            (Self::StyblinskiTang, _) => Some(-39.166_165_703_771_42 * dim as f64),
+            (Self::Michalewicz, 2) => Some(-1.801_303_410),
+            (Self::Michalewicz, 3) => Some(-2.760_394_678),
+            (Self::Branin, _) => Some(0.397_887_357_729_738),
+            (Self::Hartmann, 3) => Some(-3.862_779_787),
+            (Self::Hartmann, 6) => Some(-3.322_368_011),
+            _ => None,
+        }
     }
 
     /// The value at a point.
@@ -102,8 +126,36 @@ impl TestFunction {
                     + 10.0 * (1.0 - 1.0 / (8.0 * PI)) * a.cos()
                     + 10.0
             }
+            Self::Hartmann if x.len() == 3 => hartmann(x, &HARTMANN_3),
+            Self::Hartmann => hartmann(x, &HARTMANN_6),
         }
     }
+}
+
+/// The widths A and centres P of four bumps.
+type Bumps<const D: usize> = [([f64; D], [f64; D]); 4];
+
+const HARTMANN_3: Bumps<3> = [
+    ([3.0, 10.0, 30.0], [0.3689, 0.1170, 0.2673]),
+    ([0.1, 10.0, 35.0], [0.4699, 0.4387, 0.7470]),
+    ([3.0, 10.0, 30.0], [0.1091, 0.8732, 0.5547]),
+    ([0.1, 10.0, 35.0], [0.0381, 0.5743, 0.8828]),
+];
+
+const HARTMANN_6: Bumps<6> = [
+    ([10.0, 3.0, 17.0, 3.5, 1.7, 8.0], [0.1312, 0.1696, 0.5569, 0.0124, 0.8283, 0.5886]),
+    ([0.05, 10.0, 17.0, 0.1, 8.0, 14.0], [0.2329, 0.4135, 0.8307, 0.3736, 0.1004, 0.9991]),
+    ([3.0, 3.5, 1.7, 10.0, 17.0, 8.0], [0.2348, 0.1451, 0.3522, 0.2883, 0.3047, 0.6650]),
+    ([17.0, 8.0, 0.05, 10.0, 0.1, 14.0], [0.4047, 0.8828, 0.8732, 0.5743, 0.1091, 0.0381]),
+];
+
+/// −Σ_i α_i exp(−Σ_k A_ik (x_k − P_ik)²).
+fn hartmann<const D: usize>(x: &[f64], bumps: &Bumps<D>) -> f64 {
+    let bump = |(alpha, (a, p)): (f64, &([f64; D], [f64; D]))| {
+        let exponent: f64 = (0..D).map(|k| a[k] * (x[k] - p[k]).powi(2)).sum();
+        -alpha * (-exponent).exp()
+    };
+    [1.0, 1.2, 3.0, 3.2].into_iter().zip(bumps).map(bump).sum()
 }
 
 #[cfg(test)]
@@ -120,8 +172,16 @@ mod tests {
             (TestFunction::Griewank, vec![0.0; 3], 0.0),
             (TestFunction::Michalewicz, vec![2.202_906, PI / 2.0, 1.284_992], -2.760_395),
             (TestFunction::Branin, vec![PI, 2.275], 0.397_887),
+            (TestFunction::Hartmann, vec![0.114_614, 0.555_649, 0.852_547], -3.862_780),
+            (
+                TestFunction::Hartmann,
+                vec![0.201_690, 0.150_011, 0.476_874, 0.275_332, 0.311_652, 0.657_301],
+                -3.322_368,
+            ),
         ] {
             assert!((f.value(&x) - value).abs() < 1e-5, "{f:?}: {}", f.value(&x));
+            let optimum = f.optimum(x.len()).unwrap();
+            assert!((f.value(&x) - optimum).abs() < 1e-5 && f.value(&x) > optimum - 1e-8, "{f:?}");
             // Nothing around is better.
             for k in 0..x.len() {
                 for step in [-0.01, 0.01] {

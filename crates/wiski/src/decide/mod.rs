@@ -1,9 +1,9 @@
 //! Deciding where to look next: Bayesian optimisation and active learning.
 //!
 //! ```text
-//! posterior ─ Surface ─┬─ Acquisition (UCB, EI, log-EI, PI; one point or q jointly) ─┐
-//!                      ├─ IntegratedVariance (active learning) ──────────────────────┼─ Maximiser ─ Optimizer
-//!                      └─ function samples (Thompson) ───────────────────────────────┘   (L-BFGS-B)  (ask/tell)
+//! posterior ─ Surface ─┬─ Acquisition (UCB, EI, log-EI, PI, MES; one point or q jointly) ─┐
+//!        (a Surrogate) ├─ IntegratedVariance (active learning) ───────────────────────────┼─ Maximiser ─ Optimizer
+//!                      └─ function samples (Thompson) ────────────────────────────────────┘   (L-BFGS-B)  (ask/tell)
 //! ```
 //!
 //! All of it costs the same after ten thousand trials as after ten: the posterior has a fixed size, and a new
@@ -15,15 +15,22 @@ mod acquisition;
 mod active;
 mod batch;
 mod functions;
+mod landscape;
 mod maximise;
 mod normal;
 mod optimizer;
+mod pairs;
+mod propose;
 mod space;
+mod surrogate;
 
-pub use acquisition::Acquisition;
+pub use acquisition::{Acquisition, Question};
 pub use active::{IntegratedVariance, choose_rows};
 pub use batch::BaseSamples;
 pub use functions::TestFunction;
+pub use landscape::Landscape;
 pub use maximise::{Maximiser, Maximum};
 pub use optimizer::{Goal, Optimizer, OptimizerSettings, Outcome, Strategy, Trial};
-pub use space::{Dimension, Scale, Space};
+pub use propose::{Proposer, Standing};
+pub use space::{Dimension, MOST_DIMENSIONS, Scale, Space};
+pub use surrogate::Surrogate;

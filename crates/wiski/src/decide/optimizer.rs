@@ -1,24 +1,25 @@
 //! Ask and tell: Bayesian optimisation for thousands of trials.
 //!
 //! [`Optimizer::ask`] proposes points, [`Optimizer::tell`] takes what was measured there. The first points are a
-//! scrambled Sobol design; then a Gaussian process on a grid over the box learns from every result in constant
-//! time, and a criterion says where to look next. Points that were asked for and not yet told are *pending*: the
+//! scrambled Sobol design; then a Gaussian process over the box ([`Landscape`]: one grid, or a sum of small ones in
+//! many dimensions) learns from every result in constant time, and a criterion says where to look next. Points that were asked for and not yet told are *pending*: the
 //! model takes their predicted mean for granted, so that they are not proposed again.
 //!
 //! The same seed and the same sequence of calls give the same points. An optimiser can be written to a file and
 //! read back ([`crate::persist`]), and goes on to the last bit.
 
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use super::maximise::sobol;
-use super::{Acquisition, BaseSamples, Maximiser, Space};
+use super::landscape::Terrain;
+use super::maximise::{Maximum, sobol};
+use super::{Acquisition, Landscape, Maximiser, Proposer, Space, Standing, Surrogate};
 use crate::error::{Error, Result, finite, length, positive};
-use crate::kernel::{Family, Kernel};
-use crate::learn::{Bounds, Hyperprior};
-use crate::model::{InputScaling, NoiseModel, OffGrid, OnlineRegressor, Prequential, Schedule, Settings};
-use crate::posterior::{Joint, Surface};
+use crate::kernel::Family;
+use crate::learn::{Bounds, Hyperprior, Rows};
+use crate::model::{Prequential, Schedule};
+use crate::posterior::{Joint, Prediction};
 use crate::saved::{Restore, restored_after_reading};
 
 /// Whether small or large values are wanted.
@@ -34,7 +35,8 @@ pub enum Goal {
 /// How points are proposed after the initial design.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Strategy {
-    /// By a criterion; several points are found together.
+    /// By a criterion; several points are found together, if it can judge several
+    /// ([`Acquisition::is_joint`]), and one after the other otherwise.
     Joint(Acquisition),
     /// By a criterion; several points are found one after the other, each given those before it.
     Greedy(Acquisition),
@@ -58,8 +60,11 @@ pub struct OptimizerSettings {
     pub strategy: Strategy,
     /// The number of points of the initial design; `None` for twice the dimensions plus three.
     pub initial: Option<usize>,
-    /// Grid points per axis; `None` for a choice by the number of dimensions.
+    /// Grid points per axis; `None` for a choice by the number of dimensions. In more than four: of the grids of
+    /// pairs.
     pub grid: Option<usize>,
+    /// Prior eigenvalues below this share of the largest are dropped.
+    pub rank_tolerance: f64,
     /// The kernel's family on each axis.
     pub family: Family,
     /// Priors on hyperparameters by name, in units of the unit cube and of standardised values.
@@ -77,17 +82,21 @@ pub struct OptimizerSettings {
 }
 
 impl Default for OptimizerSettings {
-    /// Matérn 5/2 with the priors that the paper's experiments use.
+    /// Matérn 5/2 with the priors that the paper's experiments use, and a weak one on the noise, which without
+    /// any can get stuck at nothing when the first few results are fitted.
     fn default() -> Self {
         Self {
             goal: Goal::default(),
             strategy: Strategy::default(),
             initial: None,
             grid: None,
+            // Of a standardised value that leaves out some 10⁻⁵ of the variance.
+            rank_tolerance: 1e-6,
             family: Family::Matern52,
             priors: vec![
                 ("lengthscale".into(), Hyperprior::Gamma { shape: 3.0, rate: 6.0 }),
                 ("outputscale".into(), Hyperprior::Gamma { shape: 2.0, rate: 0.15 }),
+                ("noise".into(), Hyperprior::LogNormal { mu: -4.0, sigma: 2.0 }),
             ],
             schedule: Schedule::Geometric { ratio: 1.1 },
             known_noise: false,
@@ -114,6 +123,9 @@ pub struct Trial {
     pub x: Vec<f64>,
     /// What was found.
     pub outcome: Outcome,
+    /// The noise variance of the value, where it is known.
+    #[serde(default)]
+    pub variance: Option<f64>,
 }
 
 /// Proposes points and learns from results. See the [module](super).
@@ -138,67 +150,72 @@ pub struct Trial {
 pub struct Optimizer {
     space: Space,
     settings: OptimizerSettings,
-    model: OnlineRegressor,
+    /// There once the initial design is complete.
+    landscape: Option<Box<Landscape>>,
     trials: Vec<Trial>,
+    /// The trials that gave a value, as the model sees them: coordinates in [−1, 1], large values wanted.
+    #[serde(skip)]
+    results: Rows,
     /// Asked for and not yet told, in the user's values.
     pending: Vec<Vec<f64>>,
     /// How many points were asked for: no random number is used twice.
     asked: u64,
+    metrics: Prequential,
 }
 
 restored_after_reading!(Optimizer);
 
 impl Restore for Optimizer {
     fn restore(&mut self) -> Result<()> {
-        length("dimensions", self.space.dim(), self.model.input_dim())?;
-        let tried = self.trials.iter().map(|t| &t.x).chain(&self.pending);
-        tried.into_iter().try_for_each(|x| length("x", self.space.dim(), x.len()))
+        self.settings.check()?;
+        if let Some(landscape) = &self.landscape {
+            length("dimensions", self.space.dim(), landscape.dim())?;
+        }
+        self.pending.iter().try_for_each(|x| length("x", self.space.dim(), x.len()))?;
+        self.results = Rows::default();
+        for i in 0..self.trials.len() {
+            let Trial { x, outcome, variance } = self.trials[i].clone();
+            length("x", self.space.dim(), x.len())?;
+            if let Outcome::Value(value) = outcome {
+                self.push_result(&x, value, variance)?;
+            }
+        }
+        Ok(())
     }
 }
+
+impl OptimizerSettings {
+    fn check(&self) -> Result<()> {
+        if self.initial.is_some_and(|n| n < 2) {
+            let reason = "a model needs at least two points to start from".into();
+            return Err(Error::Config { field: "initial".into(), reason });
+        }
+        if self.samples == 0 {
+            return Err(Error::Config { field: "samples".into(), reason: "at least one is needed".into() });
+        }
+        Ok(())
+    }
+}
+
+/// Functions drawn for the distribution of the maximum, and how hard each is maximised: the values of basins
+/// matter, not their last digits.
+const MAXIMA: usize = 10;
+const SUMMIT: Maximiser = Maximiser { raw_samples: 256, restarts: 3, iterations: 50 };
 
 impl Optimizer {
     /// An optimiser that has seen nothing yet.
     pub fn new(space: Space, settings: OptimizerSettings) -> Result<Self> {
-        let d = space.dim();
-        let grid = settings.grid.unwrap_or([50, 20, 10, 7][d - 1]);
-        let initial = settings.initial.unwrap_or(2 * d + 3);
-        if initial < 2 {
-            let reason = "a model needs at least two points to start from".into();
-            return Err(Error::Config { field: "initial".into(), reason });
-        }
-        if settings.samples == 0 {
-            return Err(Error::Config { field: "samples".into(), reason: "at least one is needed".into() });
-        }
-        // The model's coordinates are [−1, 1]: a length in the unit cube is twice as long there.
-        let to_model = |(name, prior): &(String, Hyperprior)| {
-            let prior = match *prior {
-                Hyperprior::Gamma { shape, rate } if name.contains("lengthscale") => {
-                    Hyperprior::Gamma { shape, rate: rate / 2.0 }
-                }
-                Hyperprior::LogNormal { mu, sigma } if name.contains("lengthscale") => {
-                    Hyperprior::LogNormal { mu: mu + 2f64.ln(), sigma }
-                }
-                other => other,
-            };
-            (name.clone(), prior)
-        };
-        let model = OnlineRegressor::new(
-            d,
-            Settings {
-                grid: vec![grid],
-                kernel: Some(Kernel::new(settings.family, d)?),
-                schedule: settings.schedule,
-                priors: settings.priors.iter().map(to_model).collect(),
-                inputs: InputScaling::Bounds(vec![(0.0, 1.0); d]),
-                noise: if settings.known_noise { NoiseModel::Known } else { NoiseModel::Learned },
-                initial_noise: 0.1,
-                warm_up: Some(initial),
-                off_grid: OffGrid::Error,
-                seed: settings.seed,
-                ..Settings::default()
-            },
-        )?;
-        Ok(Self { space, settings, model, trials: Vec::new(), pending: Vec::new(), asked: 0 })
+        settings.check()?;
+        Ok(Self {
+            space,
+            settings,
+            landscape: None,
+            trials: Vec::new(),
+            results: Rows::default(),
+            pending: Vec::new(),
+            asked: 0,
+            metrics: Prequential::default(),
+        })
     }
 
     /// The box that is searched.
@@ -211,9 +228,21 @@ impl Optimizer {
         &self.settings
     }
 
-    /// The model of the values (of their negatives, for minimisation), on the unit cube.
-    pub fn model(&self) -> &OnlineRegressor {
-        &self.model
+    /// The model of the values (of their negatives, for minimisation) once the initial design is complete.
+    pub fn landscape(&self) -> Option<&Landscape> {
+        self.landscape.as_deref()
+    }
+
+    /// What the model says about a point, in the user's values; `None` before the initial design is complete.
+    pub fn predict(&mut self, x: &[f64]) -> Result<Option<Prediction>> {
+        let (h, sign) = (self.coordinates(x)?, self.sign());
+        let Some(landscape) = &mut self.landscape else { return Ok(None) };
+        let mut prediction = landscape.predict(&h)?;
+        prediction.mean *= sign;
+        if self.settings.known_noise {
+            prediction.noise = 0.0;
+        }
+        Ok(Some(prediction))
     }
 
     /// All trials so far, in the order told.
@@ -228,7 +257,7 @@ impl Optimizer {
 
     /// Running figures of the model's predictions before each result.
     pub fn metrics(&self) -> &Prequential {
-        self.model.metrics()
+        &self.metrics
     }
 
     /// +1 for maximisation, −1 for minimisation.
@@ -254,24 +283,14 @@ impl Optimizer {
     /// The tried point with the best predicted value, and that value with its uncertainty: what to use in the
     /// end when measurements are noisy. `None` before the initial design is complete.
     pub fn recommend(&self) -> Result<Option<(Vec<f64>, f64, f64)>> {
-        let Some(surface) = self.surface() else { return Ok(None) };
+        let Some(landscape) = &self.landscape else { return Ok(None) };
+        let terrain = landscape.terrain();
+        let Some((x, mean)) = Standing::among(&terrain, &self.results.x)?.incumbent else { return Ok(None) };
         let mut joint = Joint::default();
-        let mut best: Option<(f64, &Trial, f64)> = None;
-        for trial in self.trials.iter().filter(|t| t.outcome != Outcome::Failed) {
-            surface.predict(&self.coordinates(&trial.x)?, &mut joint)?;
-            if best.is_none_or(|b| joint.mean[0] > b.0) {
-                best = Some((joint.mean[0], trial, joint.variance(0)));
-            }
-        }
-        let scale = self.model.target_scale();
-        Ok(best.map(|(mean, trial, variance)| {
-            let value = self.sign() * (scale.shift + scale.scale * mean);
-            (trial.x.clone(), value, scale.scale * variance.sqrt())
-        }))
-    }
-
-    fn surface(&self) -> Option<Surface> {
-        self.model.model().map(|m| m.posterior().surface())
+        terrain.predict(&x, &mut joint)?;
+        let scale = landscape.scale();
+        let value = self.sign() * (scale.shift + scale.scale * mean);
+        Ok(Some((self.to_values(&x), value, scale.scale * joint.variance(0).sqrt())))
     }
 
     /// From the user's values to the model's coordinates, [−1, 1].
@@ -290,10 +309,10 @@ impl Optimizer {
             return Err(Error::Config { field: "q".into(), reason: "at least one point".into() });
         }
         let seed = self.settings.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(self.asked);
-        let points = match self.surface() {
+        let points = match &self.landscape {
             None => self.design(q),
-            Some(surface) => {
-                let h = self.propose(surface, q, seed)?;
+            Some(landscape) => {
+                let h = self.propose(landscape, q, seed)?;
                 h.chunks_exact(self.space.dim()).map(|h| self.to_values(h)).collect()
             }
         };
@@ -309,92 +328,73 @@ impl Optimizer {
         all.skip(from).map(|u| self.space.values(&u)).collect()
     }
 
-    fn propose(&self, mut surface: Surface, q: usize, seed: u64) -> Result<Vec<f64>> {
+    fn propose(&self, landscape: &Landscape, q: usize, seed: u64) -> Result<Vec<f64>> {
+        let mut terrain = landscape.terrain();
         for x in &self.pending {
-            let (h, mut joint) = (self.coordinates(x)?, Joint::default());
-            surface.predict(&h, &mut joint)?;
-            surface.condition(&h, joint.mean[0], 1.0)?;
+            terrain.assume_mean(&self.coordinates(x)?)?;
         }
-        let incumbent = self.incumbent(&surface)?;
         match self.settings.strategy {
-            Strategy::Joint(acquisition) => {
-                self.climb(&surface, acquisition, q, incumbent.as_ref(), seed).map(|(h, _)| h)
+            Strategy::Joint(acquisition) if q == 1 || acquisition.is_joint() => {
+                let standing = self.standing(landscape, &terrain, acquisition, seed)?;
+                self.proposer(acquisition).propose(&terrain, &standing, q, seed)
             }
-            Strategy::Greedy(acquisition) => {
+            Strategy::Greedy(acquisition) | Strategy::Joint(acquisition) => {
+                let standing = self.standing(landscape, &terrain, acquisition, seed)?;
                 let mut all = Vec::new();
                 for i in 0..q {
                     let seed = seed.wrapping_add(i as u64);
-                    let (h, _) = self.climb(&surface, acquisition, 1, incumbent.as_ref(), seed)?;
-                    let mut joint = Joint::default();
-                    surface.predict(&h, &mut joint)?;
-                    surface.condition(&h, joint.mean[0], 1.0)?;
+                    let h = self.proposer(acquisition).propose(&terrain, &standing, 1, seed)?;
+                    terrain.assume_mean(&h)?;
                     all.extend(h);
                 }
                 Ok(all)
             }
-            Strategy::Thompson => self.thompson(q, seed),
-        }
-    }
-
-    /// The tried point with the best mean, and that mean.
-    fn incumbent(&self, surface: &Surface) -> Result<Option<(Vec<f64>, f64)>> {
-        let (mut best, mut joint) = (None::<(Vec<f64>, f64)>, Joint::default());
-        for trial in self.trials.iter().filter(|t| t.outcome != Outcome::Failed) {
-            let h = self.coordinates(&trial.x)?;
-            surface.predict(&h, &mut joint)?;
-            if best.as_ref().is_none_or(|b| joint.mean[0] > b.1) {
-                best = Some((h, joint.mean[0]));
+            Strategy::Thompson => {
+                let maximiser = &self.settings.maximiser;
+                let summits = self.summits(landscape, q, maximiser, seed)?;
+                Ok(summits.into_iter().flat_map(|m| m.x).collect())
             }
         }
-        Ok(best)
     }
 
-    /// The q points where a criterion is largest.
-    fn climb(
+    fn proposer(&self, acquisition: Acquisition) -> Proposer {
+        Proposer { acquisition, samples: self.settings.samples, maximiser: self.settings.maximiser }
+    }
+
+    /// The tried point with the best mean and, where the criterion needs them, maxima of drawn functions.
+    fn standing(
         &self,
-        surface: &Surface,
+        landscape: &Landscape,
+        terrain: &Terrain,
         acquisition: Acquisition,
-        q: usize,
-        incumbent: Option<&(Vec<f64>, f64)>,
         seed: u64,
-    ) -> Result<(Vec<f64>, f64)> {
-        let d = self.space.dim();
-        let samples = BaseSamples::new(q, if q > 1 { self.settings.samples } else { 1 }, seed);
-        let best = incumbent.map_or(0.0, |i| i.1);
-        let mut joint = Joint::default();
-        let mut criterion = |h: &[f64], gradient: Option<&mut [f64]>| match gradient {
-            None => acquisition.value(surface, h, best, &samples, &mut joint),
-            Some(g) => acquisition.value_and_gradient(surface, h, best, &samples, &mut joint, g),
-        };
-        // Starts around the incumbent: what is best now is likely near what is best next.
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let mut near = |width: f64| -> Option<Vec<f64>> {
-            let (h, _) = incumbent?;
-            let jitter = (0..q * d).map(|k| h[k % d] + rng.random_range(-width..=width));
-            Some(jitter.map(|v| v.clamp(-1.0, 1.0)).collect())
-        };
-        let starts: Vec<Vec<f64>> = [0.02, 0.2].into_iter().filter_map(&mut near).collect();
-        let bounds = Bounds::cube(q * d, -1.0, 1.0)?;
-        let maximum = self.settings.maximiser.maximise(&mut criterion, &bounds, &starts, seed)?;
-        Ok((maximum.x, maximum.value))
+    ) -> Result<Standing> {
+        let mut standing = Standing::among(terrain, &self.results.x)?;
+        if acquisition == Acquisition::MaxValueEntropy {
+            let best = standing.best();
+            let summits = self.summits(landscape, MAXIMA, &SUMMIT, seed)?;
+            // The maximum is not below a value that is known.
+            standing.maxima = summits.into_iter().map(|m| m.value.max(best)).collect();
+        }
+        Ok(standing)
     }
 
-    /// The best points of q functions drawn from the posterior.
-    fn thompson(&self, q: usize, seed: u64) -> Result<Vec<f64>> {
-        let Some(process) = self.model.model() else { return Ok(Vec::new()) };
+    /// The highest points of functions drawn from the posterior.
+    fn summits(
+        &self,
+        landscape: &Landscape,
+        count: usize,
+        maximiser: &Maximiser,
+        seed: u64,
+    ) -> Result<Vec<Maximum>> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let bounds = Bounds::cube(self.space.dim(), -1.0, 1.0)?;
-        let mut all = Vec::new();
-        for i in 0..q {
-            let function = process.sample(&mut rng)?;
-            let mut criterion = |h: &[f64], gradient: Option<&mut [f64]>| match gradient {
-                None => function.value(h),
-                Some(g) => function.value_and_gradient(h, g),
-            };
-            let seed = seed.wrapping_add(i as u64);
-            all.extend(self.settings.maximiser.maximise(&mut criterion, &bounds, &[], seed)?.x);
-        }
-        Ok(all)
+        let mut one = |i: usize| {
+            let path = landscape.sample(&mut rng)?;
+            let mut height = |x: &[f64], gradient: Option<&mut [f64]>| path.evaluate(x, gradient);
+            maximiser.maximise(&mut height, &bounds, &[], seed.wrapping_add(i as u64))
+        };
+        (0..count).map(&mut one).collect()
     }
 
     /// Learns the value found at a point, which need not have been asked for.
@@ -405,6 +405,11 @@ impl Optimizer {
     /// As [`Optimizer::tell`], with the known noise variance of the value.
     pub fn tell_noisy(&mut self, x: &[f64], value: f64, variance: f64) -> Result<()> {
         positive("noise", variance, 0)?;
+        if !self.settings.known_noise {
+            let reason =
+                "this optimiser learns its noise; choose known_noise to give a variance for each value";
+            return Err(Error::Unsupported { operation: "known noise", reason });
+        }
         self.learn(x, value, Some(variance))
     }
 
@@ -418,25 +423,51 @@ impl Optimizer {
             let reason = "the noise of every value is known, so it must be told with it";
             return Err(Error::Unsupported { operation: "tell", reason });
         }
-        let u = self.space.to_unit(x)?;
-        self.model.step_with(&u, self.sign() * value, variance, None)?;
-        self.settle(x, Outcome::Value(value));
+        self.push_result(x, value, variance)?;
+        if let Err(error) = self.learn_last() {
+            self.results.pop(self.space.dim());
+            return Err(error);
+        }
+        self.settle(x, Outcome::Value(value), variance);
+        Ok(())
+    }
+
+    fn push_result(&mut self, x: &[f64], value: f64, variance: Option<f64>) -> Result<()> {
+        let h = self.coordinates(x)?;
+        self.results.push(&h, self.sign() * value, variance.unwrap_or(1.0));
+        Ok(())
+    }
+
+    /// Learns the result that was added last.
+    fn learn_last(&mut self) -> Result<()> {
+        let initial = self.settings.initial.unwrap_or(2 * self.space.dim() + 3);
+        match &mut self.landscape {
+            None if self.results.len() >= initial => {
+                let landscape = Landscape::new(self.space.dim(), &self.settings, &self.results)?;
+                self.landscape = Some(Box::new(landscape));
+            }
+            None => {}
+            Some(landscape) => {
+                let prediction = landscape.observe(&self.settings, &self.results)?;
+                self.metrics.record(&prediction, self.results.y[self.results.len() - 1]);
+            }
+        }
         Ok(())
     }
 
     /// Marks a trial as failed: it gave no value, and is no longer pending.
     pub fn tell_failed(&mut self, x: &[f64]) -> Result<()> {
         self.space.to_unit(x)?;
-        self.settle(x, Outcome::Failed);
+        self.settle(x, Outcome::Failed, None);
         Ok(())
     }
 
-    fn settle(&mut self, x: &[f64], outcome: Outcome) {
+    fn settle(&mut self, x: &[f64], outcome: Outcome, variance: Option<f64>) {
         let close = |p: &[f64]| p.iter().zip(x).all(|(a, b)| (a - b).abs() <= 1e-9 * (1.0 + b.abs()));
         if let Some(i) = self.pending.iter().position(|p| close(p)) {
             self.pending.remove(i);
         }
-        self.trials.push(Trial { x: x.to_vec(), outcome });
+        self.trials.push(Trial { x: x.to_vec(), outcome, variance });
     }
 
     /// Gives up on all pending points, for example after a restart.
@@ -446,6 +477,9 @@ impl Optimizer {
 
     /// Fits the hyperparameters to convergence on everything told so far.
     pub fn refit(&mut self) -> Result<()> {
-        self.model.refit()
+        match &mut self.landscape {
+            Some(landscape) => landscape.converge(&self.settings, &self.results),
+            None => Ok(()),
+        }
     }
 }

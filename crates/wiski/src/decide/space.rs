@@ -4,6 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, length};
 
+/// The most dimensions that can be searched. Beyond some twenty even a sum of functions of one and two of them
+/// needs more trials than anyone has, and the climbs of a criterion get lost.
+pub const MOST_DIMENSIONS: usize = 50;
+
 /// How a dimension is spaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -93,15 +97,12 @@ impl From<Space> for Vec<Dimension> {
 }
 
 impl Space {
-    /// A space of the given dimensions, one to four.
+    /// A space of the given dimensions, one to [`MOST_DIMENSIONS`].
     pub fn new(dimensions: Vec<Dimension>) -> Result<Self> {
         dimensions.iter().try_for_each(Dimension::check)?;
-        if dimensions.is_empty() || dimensions.len() > crate::kernel::MAX_DIM {
-            let reason = format!(
-                "one to {} dimensions can be searched on a grid, not {}",
-                crate::kernel::MAX_DIM,
-                dimensions.len()
-            );
+        if dimensions.is_empty() || dimensions.len() > MOST_DIMENSIONS {
+            let reason =
+                format!("one to {MOST_DIMENSIONS} dimensions can be searched, not {}", dimensions.len());
             return Err(Error::Config { field: "space".into(), reason });
         }
         for (i, dimension) in dimensions.iter().enumerate() {

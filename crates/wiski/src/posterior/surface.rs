@@ -53,10 +53,29 @@ impl Joint {
         self.covariance[i * (self.points() + 1)]
     }
 
-    /// The white vector of point i: covariances are their inner products.
-    pub(crate) fn white(&self, i: usize) -> &[f64] {
+    /// Makes room for q points with white vectors of the given length; everything is zero.
+    pub fn reset(&mut self, points: usize, stride: usize) {
+        for (values, length) in [
+            (&mut self.mean, points),
+            (&mut self.covariance, points * points),
+            (&mut self.white, points * stride),
+        ] {
+            values.clear();
+            values.resize(length, 0.0);
+        }
+    }
+
+    /// The white vector of point i. What it means is the model's own: it is kept for the way back. For a
+    /// [`Surface`] covariances are inner products of white vectors.
+    pub fn white(&self, i: usize) -> &[f64] {
         let stride = self.white.len() / self.points();
         &self.white[i * stride..(i + 1) * stride]
+    }
+
+    /// The white vector of point i, to be written.
+    pub fn white_mut(&mut self, i: usize) -> &mut [f64] {
+        let stride = self.white.len() / self.points();
+        &mut self.white[i * stride..(i + 1) * stride]
     }
 }
 
@@ -101,25 +120,28 @@ impl Surface {
         Ok(())
     }
 
+    /// The mean at one point alone: 4^d multiply-adds.
+    pub fn mean(&self, h: &[f64]) -> Result<f64> {
+        let mut weights = Vec::new();
+        self.lattice.locate(h, 0, &mut weights)?;
+        Ok(self.lattice.gather(&weights, &self.mean))
+    }
+
     /// The joint mean and covariance of points given row after row: (4^d p + q p) multiply-adds for each.
     pub fn predict(&self, h: &[f64], out: &mut Joint) -> Result<()> {
         let d = self.lattice.dim();
         let q = h.len() / d;
         length("x", q * d, h.len())?;
-        out.mean.clear();
-        out.white.clear();
-        out.white.resize(q * self.stride, 0.0);
+        out.reset(q, self.stride);
         let mut weights = Vec::new();
         for (i, point) in h.chunks_exact(d).enumerate() {
             self.lattice.locate(point, i, &mut weights)?;
-            out.mean.push(self.lattice.gather(&weights, &self.mean));
-            let white = &mut out.white[i * self.stride..(i + 1) * self.stride];
+            out.mean[i] = self.lattice.gather(&weights, &self.mean);
+            let white = out.white_mut(i);
             self.for_each_row_of_four(&weights, |at, c| {
                 add_rows(&self.root[at * self.stride..(at + 4) * self.stride], self.stride, &c, white);
             });
         }
-        out.covariance.clear();
-        out.covariance.resize(q * q, 0.0);
         for i in 0..q {
             for j in 0..=i {
                 let c = dot(out.white(i), out.white(j));

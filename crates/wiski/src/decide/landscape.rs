@@ -1,0 +1,492 @@
+//! The model of an optimiser: a Gaussian process over a box of any number of dimensions, in coordinates [−1, 1].
+//!
+//! In few dimensions that is one grid. A grid in many would have too many points; there the prior is a sum,
+//!
+//! ```text
+//! f(x) = Σ_k f_k(x_k) + Σ_(k,l) f_kl(x_k, x_l)
+//! ```
+//!
+//! of functions of one dimension and of pairs, each on a small grid. Up to six dimensions all pairs are there;
+//! beyond, those that explain most of what the other terms leave, sought anew whenever the number of results
+//! has doubled (`pairs`). The optimiser keeps its trials, so that nothing is lost when the sum changes.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
+
+use super::pairs::{self, Pair};
+use super::{OptimizerSettings, Surrogate};
+use crate::error::{Result, length};
+use crate::grid::Grid;
+use crate::kernel::{Kernel, MAX_DIM};
+use crate::learn::{Adam, HyperSpace, Hyperparameters, Hyperprior, LbfgsB, Rows};
+use crate::model::{OffGrid, OnlineGp, Schedule, TargetScale, Wiski};
+use crate::posterior::{FunctionSample, Joint, Prediction, Surface};
+use crate::saved::{Restore, restored_after_reading};
+
+/// Up to so many dimensions a sum has all pairs.
+const ALL_PAIRS: usize = 6;
+
+/// Grid points on an axis by the number of dimensions of one grid, and on each axis of a pair.
+const POINTS: [usize; MAX_DIM] = [50, 20, 10, 7];
+const PAIR_POINTS: usize = 9;
+
+/// A sum spends its rank on many blocks, so that it drops smaller eigenvalues.
+const SUM_TOLERANCE: f64 = 1e-4;
+
+/// The noise variance to start from, in units of standardised values.
+const FIRST_NOISE: f64 = 0.1;
+
+/// A Gaussian process over [−1, 1]^d with the scale of its values, of which large ones are wanted.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
+pub struct Landscape {
+    dim: usize,
+    /// The dimensions that each grid reads.
+    blocks: Vec<Vec<usize>>,
+    process: Wiski,
+    space: HyperSpace,
+    scale: TargetScale,
+    schedule: Schedule,
+    /// For one step of the hyperparameters a result: the optimiser and the gradient.
+    every_step: Option<(Adam, Vec<f64>)>,
+    since_refit: f64,
+    /// The number of results when pairs were last sought.
+    sought_at: usize,
+}
+
+restored_after_reading!(Landscape);
+
+impl Restore for Landscape {
+    fn restore(&mut self) -> Result<()> {
+        length("coordinates", self.process.input_dim(), self.reads().count())?;
+        self.space.check_fits(&self.process.hyperparameters())?;
+        if let Some((adam, gradient)) = &self.every_step {
+            length("coordinates of the optimiser", self.space.dim(), adam.dim())?;
+            length("gradient", self.space.dim(), gradient.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl Landscape {
+    /// A model fitted to the first results. Their `noise` is the variance of each value where that is known,
+    /// and 1 where it is learned.
+    pub(super) fn new(dim: usize, settings: &OptimizerSettings, rows: &Rows) -> Result<Self> {
+        let blocks = if dim <= MAX_DIM {
+            vec![(0..dim).collect()]
+        } else if dim <= ALL_PAIRS {
+            with_pairs(dim, &all_pairs(dim))
+        } else {
+            with_pairs(dim, &[])
+        };
+        let scale = scale_of(rows);
+        let noise = if settings.known_noise { scale.scale.powi(-2) } else { FIRST_NOISE };
+        let kernels = blocks.iter().map(|b| first_kernel(settings, b.len(), blocks.len()));
+        let hyper = Hyperparameters { kernels: kernels.collect::<Result<_>>()?, noise };
+        let mut new = Self::build(dim, settings, blocks, &hyper, scale, rows)?;
+        new.process.refit(&new.space, &thorough())?;
+        new.refresh_gradient()?;
+        Ok(new)
+    }
+
+    /// The process with the given blocks and hyperparameters, and all results learned.
+    fn build(
+        dim: usize,
+        settings: &OptimizerSettings,
+        blocks: Vec<Vec<usize>>,
+        hyper: &Hyperparameters,
+        scale: TargetScale,
+        rows: &Rows,
+    ) -> Result<Self> {
+        let coarsest = if blocks.len() > 1 { SUM_TOLERANCE } else { 0.0 };
+        let mut builder = Wiski::builder()
+            .noise(hyper.noise)
+            .off_grid(OffGrid::Error)
+            .rank_tolerance(settings.rank_tolerance.max(coarsest));
+        for (block, kernel) in blocks.iter().zip(&hyper.kernels) {
+            let points = points(settings, block.len(), dim);
+            let grid = Grid::covering(&vec![(-1.0, 1.0); block.len()], &vec![points; block.len()])?;
+            builder = builder.grid(grid).kernel(kernel.clone());
+        }
+        let mut space = HyperSpace::new(hyper);
+        if settings.known_noise {
+            space = space.with_known_noise();
+        }
+        for (name, prior) in &settings.priors {
+            space = space.with_prior(name, in_coordinates(name, *prior, blocks.len()))?;
+        }
+        let (process, schedule, sought_at) = (builder.build()?, settings.schedule, rows.len());
+        let every_step = match schedule {
+            Schedule::EveryStep { rate } => Some((Adam::new(space.dim(), rate)?, vec![0.0; space.dim()])),
+            Schedule::Geometric { .. } | Schedule::Off => None,
+        };
+        let mut new =
+            Self { dim, blocks, process, space, scale, schedule, every_step, since_refit: 0.0, sought_at };
+        let y: Vec<f64> = rows.y.iter().map(|y| (y - scale.shift) / scale.scale).collect();
+        let h = new.gather(&rows.x);
+        new.process.observe_batch(&h, &y, Some(&rows.noise))?;
+        Ok(new)
+    }
+
+    /// The number of dimensions.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The Gaussian process on the grid or grids, in units of standardised values.
+    pub fn process(&self) -> &Wiski {
+        &self.process
+    }
+
+    /// The dimensions that each of its grids reads.
+    pub fn blocks(&self) -> &[Vec<usize>] {
+        &self.blocks
+    }
+
+    /// How values are scaled inside the model at the moment.
+    pub fn scale(&self) -> TargetScale {
+        self.scale
+    }
+
+    /// What the model says about a point, in the units of the values. With known noise, that of the prediction
+    /// is 0.
+    pub fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
+        length("x", self.dim, x.len())?;
+        let h = self.gather(x);
+        let p = self.process.predict(&h)?;
+        Ok(self.in_units(p))
+    }
+
+    fn in_units(&self, p: Prediction) -> Prediction {
+        let TargetScale { shift, scale } = self.scale;
+        let square = scale * scale;
+        Prediction { mean: shift + scale * p.mean, variance: square * p.variance, noise: square * p.noise }
+    }
+
+    /// The dimension that each coordinate of the process reads.
+    fn reads(&self) -> impl Iterator<Item = usize> + '_ {
+        self.blocks.iter().flatten().copied()
+    }
+
+    /// The coordinates of the process for points given row after row.
+    fn gather(&self, x: &[f64]) -> Vec<f64> {
+        x.chunks_exact(self.dim).flat_map(|x| self.reads().map(|k| x[k])).collect()
+    }
+
+    /// The posterior for joint predictions.
+    pub(super) fn terrain(&self) -> Terrain {
+        let (surface, reads) = (self.process.posterior().surface(), self.reads().collect());
+        Terrain { dim: self.dim, surface, reads }
+    }
+
+    /// A whole function drawn from the posterior.
+    pub(super) fn sample(&self, rng: &mut Xoshiro256PlusPlus) -> Result<Path> {
+        let (function, reads) = (self.process.sample(rng)?, self.reads().collect());
+        Ok(Path { function, reads })
+    }
+
+    /// Predicts a value, then learns it, in constant time. `all` are the results, this one included: they are
+    /// looked at only when hyperparameters are learned anew.
+    pub(super) fn observe(&mut self, settings: &OptimizerSettings, all: &Rows) -> Result<Prediction> {
+        let last = all.len() - 1;
+        let (y, noise) = ((all.y[last] - self.scale.shift) / self.scale.scale, all.noise[last]);
+        let h = self.gather(&all.x[last * self.dim..]);
+        let prediction = match &mut self.every_step {
+            None => self.process.step_noisy(&h, y, noise)?.1,
+            Some((adam, gradient)) => {
+                let prediction = self.process.predict(&h)?;
+                let mut hyper = self.process.hyperparameters();
+                self.space.adam_step(adam, &mut hyper, gradient)?;
+                self.process.absorb(&h, y, noise)?;
+                self.process.set_hyperparameters_later(hyper);
+                self.process.evaluate(&self.space, gradient)?;
+                Prediction { noise: prediction.noise * noise, ..prediction }
+            }
+        };
+        let prediction = self.in_units(prediction);
+        self.since_refit += 1.0;
+        if let Schedule::Geometric { ratio } = self.schedule
+            && self.since_refit >= (ratio - 1.0) * (all.len() as f64 - self.since_refit).max(10.0)
+        {
+            self.refit(settings, all, &brief())?;
+        }
+        Ok(prediction)
+    }
+
+    /// Fits the hyperparameters to convergence.
+    pub(super) fn converge(&mut self, settings: &OptimizerSettings, all: &Rows) -> Result<()> {
+        self.refit(settings, all, &thorough())
+    }
+
+    fn refit(&mut self, settings: &OptimizerSettings, all: &Rows, optimiser: &LbfgsB) -> Result<()> {
+        let new = scale_of(all);
+        let factor = new.scale / self.scale.scale;
+        self.process.rescale_targets((new.shift - self.scale.shift) / self.scale.scale, factor)?;
+        self.scale = new;
+        if self.dim > ALL_PAIRS && all.len() >= 2 * self.sought_at {
+            self.seek_pairs(settings, all)?;
+        }
+        self.process.refit(&self.space, optimiser)?;
+        self.since_refit = 0.0;
+        self.refresh_gradient()
+    }
+
+    /// For one step a result: the gradient at the present hyperparameters.
+    fn refresh_gradient(&mut self) -> Result<()> {
+        if let Some((_, gradient)) = &mut self.every_step {
+            self.process.evaluate(&self.space, gradient)?;
+        }
+        Ok(())
+    }
+
+    /// Chooses the pairs anew; those that stay keep their hyperparameters.
+    fn seek_pairs(&mut self, settings: &OptimizerSettings, all: &Rows) -> Result<()> {
+        let before = self.process.hyperparameters();
+        let singles: Vec<usize> = (0..self.blocks.len()).filter(|&j| self.blocks[j].len() == 1).collect();
+        let kernels = singles.iter().map(|&j| before.kernels[j].clone()).collect();
+        let alone = Hyperparameters { kernels, noise: before.noise };
+        let mut effects =
+            Self::build(self.dim, settings, with_pairs(self.dim, &[]), &alone, self.scale, all)?;
+        let mut residuals = Vec::with_capacity(all.len());
+        for (x, y) in all.x.chunks_exact(self.dim).zip(&all.y) {
+            residuals.push((y - effects.predict(x)?.mean) / self.scale.scale);
+        }
+        let blocks = with_pairs(self.dim, &pairs::choose(self.dim, &all.x, &residuals)?);
+        let kernel = |block: &Vec<usize>| match self.blocks.iter().position(|b| b == block) {
+            Some(j) => Ok(before.kernels[j].clone()),
+            None => first_kernel(settings, block.len(), blocks.len()),
+        };
+        let kernels = blocks.iter().map(kernel).collect::<Result<_>>()?;
+        let hyper = Hyperparameters { kernels, noise: before.noise };
+        *self = Self::build(self.dim, settings, blocks, &hyper, self.scale, all)?;
+        Ok(())
+    }
+}
+
+/// Mean and deviation of the values.
+fn scale_of(rows: &Rows) -> TargetScale {
+    let n = rows.len() as f64;
+    let shift = rows.y.iter().sum::<f64>() / n;
+    let variance = rows.y.iter().map(|y| (y - shift).powi(2)).sum::<f64>() / n;
+    TargetScale { shift, scale: if variance > 0.0 { variance.sqrt() } else { 1.0 } }
+}
+
+fn all_pairs(dim: usize) -> Vec<Pair> {
+    (0..dim).flat_map(|i| (i + 1..dim).map(move |j| (i, j))).collect()
+}
+
+/// A block for every dimension and for the given pairs.
+fn with_pairs(dim: usize, pairs: &[Pair]) -> Vec<Vec<usize>> {
+    (0..dim).map(|k| vec![k]).chain(pairs.iter().map(|&(i, j)| vec![i, j])).collect()
+}
+
+/// Grid points on each axis of a block. A single dimension of a sum has twice those of a pair.
+fn points(settings: &OptimizerSettings, axes: usize, dim: usize) -> usize {
+    if dim <= MAX_DIM {
+        return settings.grid.unwrap_or(POINTS[dim - 1]);
+    }
+    let pair = settings.grid.unwrap_or(PAIR_POINTS);
+    if axes == 1 { 2 * pair } else { pair }
+}
+
+/// The kernel of a block to start from: all blocks together have variance 1.
+fn first_kernel(settings: &OptimizerSettings, axes: usize, blocks: usize) -> Result<Kernel> {
+    Ok(Kernel::new(settings.family, axes)?.scaled((blocks as f64).recip()))
+}
+
+/// A prior in the unit cube and on the whole function, as one in [−1, 1] and on one of several blocks.
+fn in_coordinates(name: &str, prior: Hyperprior, blocks: usize) -> Hyperprior {
+    match prior {
+        // A length in the unit cube is twice as long here.
+        Hyperprior::Gamma { shape, rate } if name.contains("lengthscale") => {
+            Hyperprior::Gamma { shape, rate: rate / 2.0 }
+        }
+        Hyperprior::LogNormal { mu, sigma } if name.contains("lengthscale") => {
+            Hyperprior::LogNormal { mu: mu + 2f64.ln(), sigma }
+        }
+        // The variances of all blocks add up to one with the mean that was given. A shape below 1 would draw
+        // every block to nothing before the results can speak.
+        Hyperprior::Gamma { shape, rate } if name.contains("outputscale") => {
+            let own = (shape / blocks as f64).max(1.0);
+            Hyperprior::Gamma { shape: own, rate: rate * blocks as f64 * own / shape }
+        }
+        other => other,
+    }
+}
+
+/// The optimiser of the first fit, and of one that is asked for.
+fn thorough() -> LbfgsB {
+    LbfgsB { max_evaluations: 40, relative_tolerance: 1e-6, ..LbfgsB::default() }
+}
+
+/// A few steps from where the last fit ended.
+fn brief() -> LbfgsB {
+    LbfgsB {
+        max_evaluations: 10,
+        relative_tolerance: 1e-6,
+        first_step: 0.3,
+        first_curvature: 0.5,
+        ..LbfgsB::default()
+    }
+}
+
+/// The posterior of a [`Landscape`] over all its dimensions, for joint predictions.
+#[derive(Debug, Clone)]
+pub(super) struct Terrain {
+    dim: usize,
+    surface: Surface,
+    /// The dimension that each coordinate of the surface reads.
+    reads: Vec<usize>,
+}
+
+impl Terrain {
+    fn gather(&self, x: &[f64]) -> Vec<f64> {
+        x.chunks_exact(self.dim).flat_map(|x| self.reads.iter().map(|&k| x[k])).collect()
+    }
+
+    /// Takes the mean at a point for granted: its result is pending.
+    pub(super) fn assume_mean(&mut self, x: &[f64]) -> Result<()> {
+        let h = self.gather(x);
+        let mean = self.surface.mean(&h)?;
+        self.surface.condition(&h, mean, 1.0)
+    }
+}
+
+impl Surrogate for Terrain {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn noise(&self) -> f64 {
+        self.surface.noise()
+    }
+
+    fn mean(&self, x: &[f64]) -> Result<f64> {
+        self.surface.mean(&self.gather(x))
+    }
+
+    fn predict(&self, x: &[f64], out: &mut Joint) -> Result<()> {
+        self.surface.predict(&self.gather(x), out)
+    }
+
+    fn pull_back(
+        &self,
+        x: &[f64],
+        joint: &Joint,
+        by_mean: &[f64],
+        by_covariance: &[f64],
+        gradient: &mut [f64],
+    ) -> Result<()> {
+        let h = self.gather(x);
+        let mut by_h = vec![0.0; h.len()];
+        self.surface.pull_back(&h, joint, by_mean, by_covariance, &mut by_h)?;
+        scatter(&self.reads, &by_h, self.dim, gradient);
+        Ok(())
+    }
+}
+
+/// A function drawn from the posterior of a [`Landscape`].
+pub(super) struct Path {
+    function: FunctionSample,
+    reads: Vec<usize>,
+}
+
+impl Path {
+    pub(super) fn evaluate(&self, x: &[f64], gradient: Option<&mut [f64]>) -> Result<f64> {
+        let h: Vec<f64> = self.reads.iter().map(|&k| x[k]).collect();
+        let Some(gradient) = gradient else { return self.function.value(&h) };
+        let mut by_h = vec![0.0; h.len()];
+        let value = self.function.value_and_gradient(&h, &mut by_h)?;
+        gradient.fill(0.0);
+        scatter(&self.reads, &by_h, x.len(), gradient);
+        Ok(value)
+    }
+}
+
+/// Adds derivatives in the coordinates that grids read to those of the dimensions.
+fn scatter(reads: &[usize], by_h: &[f64], dim: usize, gradient: &mut [f64]) {
+    for (by_h, g) in by_h.chunks_exact(reads.len()).zip(gradient.chunks_exact_mut(dim)) {
+        reads.iter().zip(by_h).for_each(|(&k, slope)| g[k] += slope);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::{Acquisition, BaseSamples, Standing};
+    use rand::{RngExt, SeedableRng};
+
+    fn rows(dim: usize, n: usize) -> Rows {
+        let (mut rows, mut rng) = (Rows::default(), Xoshiro256PlusPlus::seed_from_u64(2));
+        for _ in 0..n {
+            let x: Vec<f64> = (0..dim).map(|_| rng.random_range(-1.0..1.0)).collect();
+            let y = 5.0 + 3.0 * (2.0 * x[0]).sin() + x[1] * x[dim - 1];
+            rows.push(&x, y, 1.0);
+        }
+        rows
+    }
+
+    fn assert_gradient(x: &[f64], gradient: &[f64], value: impl Fn(&[f64]) -> f64) {
+        for k in 0..x.len() {
+            let at = |step: f64| {
+                let mut x = x.to_vec();
+                x[k] += step;
+                value(&x)
+            };
+            let slope = (at(1e-5) - at(-1e-5)) / 2e-5;
+            assert!((slope - gradient[k]).abs() < 1e-6 * (1.0 + slope.abs()), "{k}: {slope} {}", gradient[k]);
+        }
+    }
+
+    #[test]
+    fn gradients_reach_every_dimension_of_a_sum() {
+        for dim in [2, 5, 7] {
+            let settings = OptimizerSettings::default();
+            let landscape = Landscape::new(dim, &settings, &rows(dim, 30)).unwrap();
+            let terrain = landscape.terrain();
+            let q = 2;
+            let x: Vec<f64> = (0..q * dim).map(|i| 0.9 * (3.3 * i as f64).cos()).collect();
+            let samples = BaseSamples::new(q, 64, 5);
+            let standing = Standing::among(&terrain, &rows(dim, 30).x).unwrap();
+            let criterion = Acquisition::UCB;
+            let mut gradient = vec![0.0; q * dim];
+            let question = (&x[..], &standing, &samples);
+            criterion.value_and_gradient(&terrain, question, &mut Joint::default(), &mut gradient).unwrap();
+            let value = |x: &[f64]| {
+                criterion.value(&terrain, (x, &standing, &samples), &mut Joint::default()).unwrap()
+            };
+            assert_gradient(&x, &gradient, value);
+            let path = landscape.sample(&mut Xoshiro256PlusPlus::seed_from_u64(1)).unwrap();
+            let mut gradient = vec![0.0; dim];
+            path.evaluate(&x[..dim], Some(&mut gradient)).unwrap();
+            assert_gradient(&x[..dim], &gradient, |x| path.evaluate(x, None).unwrap());
+        }
+    }
+
+    #[test]
+    fn learning_one_by_one_is_learning_all_at_once() {
+        let (settings, all) =
+            (OptimizerSettings { schedule: Schedule::Off, ..Default::default() }, rows(5, 40));
+        let mut one = Landscape::new(5, &settings, &all.filter(|i| i < 20)).unwrap();
+        let before = one.clone();
+        for n in 20..40 {
+            one.observe(&settings, &all.filter(|i| i <= n)).unwrap();
+        }
+        let hyper = before.process.hyperparameters();
+        let mut whole = Landscape::build(5, &settings, before.blocks, &hyper, before.scale, &all).unwrap();
+        let place = [0.1, -0.4, 0.3, 0.8, -0.9];
+        let (a, b) = (one.predict(&place).unwrap(), whole.predict(&place).unwrap());
+        assert!((a.mean - b.mean).abs() < 1e-9 && (a.variance - b.variance).abs() < 1e-9, "{a:?} {b:?}");
+    }
+
+    #[test]
+    fn priors_of_a_sum_add_up_to_the_prior_that_was_given() {
+        let given = Hyperprior::Gamma { shape: 2.0, rate: 0.15 };
+        for blocks in [1, 2, 21] {
+            let Hyperprior::Gamma { shape, rate } = in_coordinates("outputscale", given, blocks) else {
+                panic!("another family")
+            };
+            assert!(shape >= 1.0 && (blocks as f64 * shape / rate - 2.0 / 0.15).abs() < 1e-10);
+        }
+    }
+}

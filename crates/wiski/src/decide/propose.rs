@@ -1,0 +1,88 @@
+//! From a criterion to the next points: many starts over the box and a few around the best place known.
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{Acquisition, BaseSamples, Maximiser, Surrogate};
+use crate::error::Result;
+use crate::learn::Bounds;
+use crate::posterior::Joint;
+
+/// What is known about the optimum when points are chosen. Values are to be large.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Standing {
+    /// The tried place with the best mean, and that mean.
+    pub incumbent: Option<(Vec<f64>, f64)>,
+    /// Maxima of functions drawn from the posterior, for [`Acquisition::MaxValueEntropy`].
+    pub maxima: Vec<f64>,
+}
+
+impl Standing {
+    /// A best value and nothing else.
+    pub fn with_best(value: f64) -> Self {
+        Self { incumbent: Some((Vec::new(), value)), maxima: Vec::new() }
+    }
+
+    /// The best of the places given row after row, by their mean under a surrogate.
+    pub fn among(surrogate: &(impl Surrogate + ?Sized), places: &[f64]) -> Result<Self> {
+        let mut incumbent: Option<(Vec<f64>, f64)> = None;
+        for x in places.chunks_exact(surrogate.dim()) {
+            let mean = surrogate.mean(x)?;
+            if incumbent.as_ref().is_none_or(|b| mean > b.1) {
+                incumbent = Some((x.to_vec(), mean));
+            }
+        }
+        Ok(Self { incumbent, maxima: Vec::new() })
+    }
+
+    /// The best value; 0, the mean of standardised values, before there is one.
+    pub fn best(&self) -> f64 {
+        self.incumbent.as_ref().map_or(0.0, |i| i.1)
+    }
+}
+
+/// How the next points are found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Proposer {
+    /// What is maximised.
+    pub acquisition: Acquisition,
+    /// Samples for criteria of several points.
+    pub samples: usize,
+    /// How hard it is maximised.
+    pub maximiser: Maximiser,
+}
+
+/// How far from the incumbent the climbs around it start.
+const NEAR: [f64; 2] = [0.02, 0.2];
+
+impl Proposer {
+    /// The q points of [−1, 1]^d that together promise most, row after row.
+    pub fn propose(
+        &self,
+        surrogate: &(impl Surrogate + ?Sized),
+        standing: &Standing,
+        q: usize,
+        seed: u64,
+    ) -> Result<Vec<f64>> {
+        let d = surrogate.dim();
+        let samples = BaseSamples::new(q, if q > 1 { self.samples } else { 1 }, seed);
+        let mut joint = Joint::default();
+        let mut criterion = |x: &[f64], gradient: Option<&mut [f64]>| {
+            let point = (x, standing, &samples);
+            match gradient {
+                None => self.acquisition.value(surrogate, point, &mut joint),
+                Some(g) => self.acquisition.value_and_gradient(surrogate, point, &mut joint, g),
+            }
+        };
+        // What is best now is likely near what is best next.
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut near = |width: f64| -> Option<Vec<f64>> {
+            let (x, _) = standing.incumbent.as_ref().filter(|(x, _)| x.len() == d)?;
+            let jitter = (0..q * d).map(|k| x[k % d] + rng.random_range(-width..=width));
+            Some(jitter.map(|v| v.clamp(-1.0, 1.0)).collect())
+        };
+        let starts: Vec<Vec<f64>> = NEAR.into_iter().filter_map(&mut near).collect();
+        let bounds = Bounds::cube(q * d, -1.0, 1.0)?;
+        Ok(self.maximiser.maximise(&mut criterion, &bounds, &starts, seed)?.x)
+    }
+}
