@@ -21,7 +21,10 @@ pub(crate) struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     pub(crate) fn of(array: &'a PyReadonlyArray2<'_, f64>) -> Self {
-        Self { view: array.as_array(), whole: array.as_slice().ok() }
+        // A slice exists of columns that lie one after the other, too; here rows are meant.
+        let view = array.as_array();
+        let whole = if view.is_standard_layout() { array.as_slice().ok() } else { None };
+        Self { view, whole }
     }
 
     pub(crate) fn len(&self) -> usize {

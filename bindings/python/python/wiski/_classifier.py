@@ -113,6 +113,12 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         self.classes_ = np.asarray([self._originals.get(text, text) for text in texts])
 
     def _new(self, columns: int, labels: list[str] | None, bounds: Any = None) -> Any:
+        on_grid = self.features == "identity" or (self.features == "auto" and columns <= 4)
+        if labels is not None and len(labels) > 2 and not on_grid:
+            raise WiskiError(
+                "Only binary classification is supported. For more classes, take features='identity' (up to four "
+                f"columns, not {columns}) or wrap the classifier in sklearn.multiclass.OneVsRestClassifier."
+            )
         if self.unseen not in ("error", "add"):
             raise WiskiError(f"unseen: {self.unseen!r} is not 'error' or 'add'")
         names = self._columns()

@@ -99,6 +99,7 @@ class OnlineGP(BaseEstimator):
             type(X) is np.ndarray
             and X.dtype == _F64
             and X.ndim == 2
+            and X.shape[0] > 0
             and X.shape[1] == self.n_features_in_
             and "feature_names_in_" not in self.__dict__
         )
