@@ -230,6 +230,18 @@ impl Regressor {
         Ok((p.mean, deviation(&p, noise)))
     }
 
+    /// How long the library takes for a prediction, in seconds: what a call from Python adds is measured against it.
+    #[pyo3(name = "_seconds_per_prediction")]
+    fn seconds_per_prediction(&self, py: Python<'_>, x: Vec<f64>, repeats: u32) -> PyResult<f64> {
+        self.state.long(py, |state| {
+            let start = std::time::Instant::now();
+            for _ in 0..repeats {
+                std::hint::black_box(state.model.predict(std::hint::black_box(&x))?);
+            }
+            Ok(start.elapsed().as_secs_f64() / f64::from(repeats))
+        })
+    }
+
     /// The joint mean and covariance.
     fn joint<'py>(
         &self,

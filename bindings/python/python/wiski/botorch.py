@@ -19,6 +19,7 @@ from botorch.posteriors.gpytorch import GPyTorchPosterior
 from gpytorch.constraints import Positive
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.likelihoods import GaussianLikelihood
+from linear_operator import to_linear_operator
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -86,8 +87,10 @@ class WiskiModel(Model, FantasizeMixin):
 
     @classmethod
     def from_data(cls, X: Tensor, Y: Tensor, **parameters: Any) -> WiskiModel:
-        """A model of the values ``Y`` (n x 1) at ``X`` (n x d); parameters are those of the regressor."""
-        regressor = OnlineGPRegressor(**{"features": "identity", **parameters})
+        """A model of the values ``Y`` (n x 1) at ``X`` (n x d); parameters are those of the regressor. Unless told
+        otherwise, the kernel is a Matern 5/2, and learning starts from little noise, as few points are often exact."""
+        defaults = {"features": "identity", "kernel": "matern52", "initial": {"noise": 0.01}}
+        regressor = OnlineGPRegressor(**{**defaults, **parameters})
         return cls(regressor.fit(_numpy(X), _numpy(_targets(Y))))
 
     @property
@@ -113,7 +116,7 @@ class WiskiModel(Model, FantasizeMixin):
             covariance = covariance + torch.diag_embed(observation_noise.squeeze(-1).expand(mean.shape).to(mean))
         elif observation_noise:
             covariance = covariance + self._surface.noise * torch.eye(mean.shape[-1]).to(mean)
-        posterior = GPyTorchPosterior(MultivariateNormal(mean, covariance))
+        posterior = GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
         return posterior if posterior_transform is None else posterior_transform(posterior)
 
     def _joint(self, X: Tensor) -> tuple[Tensor, Tensor]:
