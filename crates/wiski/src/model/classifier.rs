@@ -391,6 +391,14 @@ impl OnlineClassifier {
         }
     }
 
+    /// Exponential forgetting at once: every row so far counts `factor` times as much.
+    pub fn decay(&mut self, factor: f64) -> Result<()> {
+        match &mut self.running {
+            Some(running) => running.decay(factor),
+            None => Err(Error::Unsupported { operation: "decay", reason: "the warm-up is not over" }),
+        }
+    }
+
     /// Learns everything another classifier has learned; hyperparameters stay this model's. Exact; refused
     /// unless both map rows to the same coordinates. Classes are matched by label; a class that only one of
     /// them knows is possible where both add unseen classes.

@@ -148,6 +148,40 @@ impl FixedEncoder {
         view.forward(&row, &mut h, &mut tape)?;
         Ok(h)
     }
+
+    /// The number of input columns.
+    pub(crate) fn input_dim(&self) -> usize {
+        self.map.input_dim()
+    }
+
+    /// The number of coordinates.
+    pub(crate) fn output_dim(&self) -> usize {
+        self.map.output_dim()
+    }
+
+    /// Rows given one after the other, one by one.
+    pub(crate) fn rows<'a>(&self, x: &'a [f64]) -> Result<std::slice::ChunksExact<'a, f64>> {
+        length("x", x.len() / self.input_dim() * self.input_dim(), x.len())?;
+        Ok(x.chunks_exact(self.input_dim()))
+    }
+
+    /// Given ∂L/∂h at a row, adds ∂L/∂x to `by_x`.
+    pub(crate) fn pull_back(&self, x: &[f64], by_h: &[f64], by_x: &mut [f64]) -> Result<()> {
+        let (mut row, mut normaliser, mut tape) = (Vec::new(), Normaliser::default(), Tape::new());
+        self.scaling.apply(x, &mut row)?;
+        let (mut h, mut by_row) = (vec![0.0; self.output_dim()], vec![0.0; self.input_dim()]);
+        let mut by_map = vec![0.0; self.map.parameters().len()];
+        let view = self.map.prepare(&self.map.new_moments(), &mut normaliser)?;
+        view.forward(&row, &mut h, &mut tape)?;
+        view.backward(&mut tape, by_h, &mut by_map, Some(&mut by_row))?;
+        for (k, by_x) in by_x.iter_mut().enumerate() {
+            // What is pulled in to the limit no longer moves.
+            if row[k].abs() < self.scaling.limit[k] {
+                *by_x += by_row[k] * self.scaling.factor[k];
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Column scaling and feature map, with the running moments the map needs.

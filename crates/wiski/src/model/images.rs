@@ -1,9 +1,10 @@
-//! What a regressor gives away and keeps no hold of: an image for predictions, and functions from the posterior.
+//! What a regressor gives away and keeps no hold of: images for predictions, alone or jointly with gradients, and
+//! functions from the posterior.
 
 use super::encoder::FixedEncoder;
 use super::targets::TargetScale;
-use crate::error::Result;
-use crate::posterior::{FunctionSample, Prediction, Predictor};
+use crate::error::{Result, length};
+use crate::posterior::{FunctionSample, Joint, Prediction, Predictor, Surface};
 
 /// An immutable model for predictions from any thread.
 #[derive(Debug, Clone)]
@@ -40,5 +41,74 @@ impl SampledFunction {
     pub fn value(&self, x: &[f64]) -> Result<f64> {
         let h = self.encoder.encode(x)?;
         Ok(self.scale.shift + self.scale.scale * self.sample.value(&h)?)
+    }
+}
+
+/// An immutable model for joint predictions of several rows, and their gradients in the rows.
+#[derive(Debug, Clone)]
+pub struct RowSurface {
+    pub(super) encoder: FixedEncoder,
+    pub(super) surface: Surface,
+    pub(super) scale: TargetScale,
+    pub(super) known_noise: bool,
+}
+
+/// The joint prediction of q rows, in the user's units. Keep one and use it again: its memory stays.
+#[derive(Debug, Clone, Default)]
+pub struct JointRows {
+    /// The latent means.
+    pub mean: Vec<f64>,
+    /// The latent covariance, q×q, row after row.
+    pub covariance: Vec<f64>,
+    /// The coordinates of the rows, and the prediction there in the units of the model.
+    h: Vec<f64>,
+    joint: Joint,
+}
+
+impl RowSurface {
+    /// The variance of the noise of an observation; 0 where it is known for each row.
+    pub fn noise(&self) -> f64 {
+        if self.known_noise { 0.0 } else { self.surface.noise() * self.scale.scale.powi(2) }
+    }
+
+    /// The joint latent mean and covariance of rows given one after the other. A point off the grid is an error
+    /// here: an image does not grow.
+    pub fn predict(&self, x: &[f64], out: &mut JointRows) -> Result<()> {
+        out.h.clear();
+        for (row, x) in self.encoder.rows(x)?.enumerate() {
+            out.h.extend(self.encoder.encode(x).map_err(|error| error.in_row(row))?);
+        }
+        self.surface.predict(&out.h, &mut out.joint)?;
+        let TargetScale { shift, scale } = self.scale;
+        out.mean.clear();
+        out.mean.extend(out.joint.mean.iter().map(|m| shift + scale * m));
+        out.covariance.clear();
+        out.covariance.extend(out.joint.covariance.iter().map(|c| scale * scale * c));
+        Ok(())
+    }
+
+    /// Adds to `gradient` the derivative in the rows of a function whose derivatives in the joint mean and
+    /// covariance (all q² entries) are given. `joint` is the prediction at `x`.
+    pub fn pull_back(
+        &self,
+        x: &[f64],
+        joint: &JointRows,
+        by_mean: &[f64],
+        by_covariance: &[f64],
+        gradient: &mut [f64],
+    ) -> Result<()> {
+        length("derivatives in the mean", joint.mean.len(), by_mean.len())?;
+        length("gradient", x.len(), gradient.len())?;
+        let scale = self.scale.scale;
+        let by_mean: Vec<f64> = by_mean.iter().map(|g| scale * g).collect();
+        let by_covariance: Vec<f64> = by_covariance.iter().map(|g| scale * scale * g).collect();
+        let mut by_h = vec![0.0; joint.h.len()];
+        self.surface.pull_back(&joint.h, &joint.joint, &by_mean, &by_covariance, &mut by_h)?;
+        let width = self.encoder.output_dim();
+        let by_rows = gradient.chunks_exact_mut(self.encoder.input_dim());
+        for ((x, by_x), by_h) in self.encoder.rows(x)?.zip(by_rows).zip(by_h.chunks_exact(width)) {
+            self.encoder.pull_back(x, by_h, by_x)?;
+        }
+        Ok(())
     }
 }

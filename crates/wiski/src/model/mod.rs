@@ -12,6 +12,7 @@ mod running;
 mod settings;
 mod stream;
 mod targets;
+mod text;
 mod wiski;
 
 use crate::error::{Result, length};
@@ -20,7 +21,7 @@ use crate::posterior::Prediction;
 pub use builder::{OffGrid, WiskiBuilder};
 pub use classifier::{ClassPrediction, ClassSnapshot, OnlineClassifier};
 pub use encoder::{ColumnScaling, Encoder, Reads};
-pub use images::{SampledFunction, Snapshot};
+pub use images::{JointRows, RowSurface, SampledFunction, Snapshot};
 pub use labels::{Classes, Unseen};
 pub use metrics::{DriftDetector, Prequential, PrequentialClasses, Z95};
 pub use regressor::{BlockSummary, OnlineRegressor};

@@ -352,7 +352,7 @@ impl Processes {
         Ok(Some(down))
     }
 
-    fn decay(&mut self, factor: f64) -> Result<()> {
+    pub(super) fn decay(&mut self, factor: f64) -> Result<()> {
         for process in &mut self.classes {
             process.model.decay(factor)?;
             process.hits *= factor;

@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use super::encoder::{Encoder, Reads};
-use super::images::{SampledFunction, Snapshot};
+use super::images::{RowSurface, SampledFunction, Snapshot};
 use super::metrics::Prequential;
 use super::running::Running;
-use super::settings::{NoiseModel, Settings};
+use super::settings::{Features, InputScaling, NoiseModel, Settings};
 use super::stream::{self, Published, Reader};
 use super::targets::{TargetMoments, TargetScale};
 use super::{OnlineGp, Outcome, Wiski};
@@ -27,6 +27,7 @@ use crate::grid::Grid;
 use crate::learn::{Choice, Rows};
 use crate::posterior::Prediction;
 use crate::saved::{Restore, restored_after_reading};
+use crate::stats::Stats;
 
 /// One block of an additive model.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,6 +101,44 @@ impl OnlineRegressor {
             drifts: 0,
             published: Published::default(),
         })
+    }
+
+    /// A model that has learned what the given statistics hold, with hyperparameters fitted to them: where a
+    /// reduction over shards ends. The statistics live in the coordinates that the settings give every row, so
+    /// these must be known beforehand: [`Features::Identity`], and columns scaled by declared bounds or not at all.
+    ///
+    /// ```
+    /// use wiski::model::{ColumnScaling, InputScaling};
+    /// use wiski::{OnlineRegressor, Settings, Stats, grid::Grid};
+    ///
+    /// let bounds = vec![(0.0, 10.0)];
+    /// let scaling = ColumnScaling::from_bounds(&bounds);
+    /// let mut shards = vec![Stats::new(Grid::covering(&[(-1.0, 1.0)], &[32])?); 2];
+    /// for i in 0..200 {
+    ///     let (x, mut h) = (f64::from(i) / 20.0, Vec::new());
+    ///     scaling.apply(&[x], &mut h)?;
+    ///     shards[i as usize % 2].observe(&h, 5.0 + x.sin(), 1.0)?;
+    /// }
+    /// let (mut all, rest) = (shards[0].clone(), &shards[1]);
+    /// all.merge(rest)?;
+    /// let settings = Settings { inputs: InputScaling::Bounds(bounds), ..Settings::default() };
+    /// let mut model = OnlineRegressor::from_stats(all, settings)?;
+    /// assert!((model.predict(&[2.0])?.mean - 5.0 - 2f64.sin()).abs() < 0.01);
+    /// # Ok::<(), wiski::Error>(())
+    /// ```
+    pub fn from_stats(stats: Stats, settings: Settings) -> Result<Self> {
+        let dim = stats.lattice().dim();
+        let known = settings.features == Features::Identity && settings.inputs != InputScaling::WarmUp;
+        if !known || stats.lattice().grids().len() != 1 {
+            let reason =
+                "the coordinates must be known beforehand: one grid, Features::Identity and declared bounds";
+            return Err(Error::Unsupported { operation: "a model from statistics", reason });
+        }
+        let mut model = Self::new(dim, settings)?;
+        model.targets = TargetMoments::of_stats(&stats);
+        model.running = Some(Box::new(Running::of_stats(stats, &model.settings, &model.targets)?));
+        model.publish();
+        Ok(model)
     }
 
     /// The settings.
@@ -490,6 +529,46 @@ impl OnlineRegressor {
         running.evaluate()?;
         self.publish();
         Ok(())
+    }
+
+    /// Exponential forgetting at once: every row so far counts `factor` times as much.
+    pub fn decay(&mut self, factor: f64) -> Result<()> {
+        self.require_settled("decay")?;
+        match &mut self.running {
+            Some(running) => running.model.decay(factor),
+            None => Err(Error::Unsupported { operation: "decay", reason: "the warm-up is not over" }),
+        }
+    }
+
+    /// The model as it would be after hypothetical rows, given one after the other, with their noise variances
+    /// where noise is known. Scales, features and hyperparameters stay as they are; this model does not change.
+    pub fn conditioned(&self, x: &[f64], y: &[f64], noise: Option<&[f64]>) -> Result<Self> {
+        length("x", y.len() * self.input_dim, x.len())?;
+        if noise.is_some() {
+            self.require_known_noise()?;
+        }
+        let h = self.coordinates(x)?;
+        let mut new = self.clone();
+        // Features that were learned anew from rows in memory would not know these.
+        (new.warm_up, new.times) = (Rows::default(), Vec::new());
+        if let Some(running) = &mut new.running {
+            let scaled: Vec<f64> = y.iter().map(|&y| running.scale.apply(y)).collect();
+            running.model.observe_batch(&h, &scaled, noise)?;
+        }
+        y.iter().for_each(|&y| new.targets.observe(y));
+        new.publish();
+        Ok(new)
+    }
+
+    /// An immutable image for joint predictions of several rows with their gradients; `None` during the warm-up.
+    pub fn surface(&self) -> Result<Option<RowSurface>> {
+        let Some(running) = &self.running else { return Ok(None) };
+        Ok(Some(RowSurface {
+            encoder: running.encoder.fixed()?,
+            surface: running.model.posterior().surface(),
+            scale: running.scale,
+            known_noise: self.settings.noise == NoiseModel::Known,
+        }))
     }
 
     /// A function drawn from the posterior, exactly: it can be evaluated at any number of rows, one after the

@@ -9,9 +9,11 @@ use super::stream::{self, Fading};
 use super::targets::{TargetMoments, TargetScale};
 use super::{OnlineGp, Outcome, Wiski};
 use crate::error::{Result, length, positive};
+use crate::feature::{FeatureMap, Identity};
 use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, LbfgsB, Rows};
 use crate::posterior::{Prediction, PredictionGradient};
 use crate::saved::{Restore, restored_after_reading};
+use crate::stats::Stats;
 
 /// What exists after the warm-up.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -49,6 +51,84 @@ impl Restore for Running {
 }
 
 impl Running {
+    /// The scale of the targets to start with.
+    fn start_scale(settings: &Settings, targets: &TargetMoments) -> TargetScale {
+        match settings.targets {
+            TargetScaling::None => TargetScale::IDENTITY,
+            TargetScaling::Running => TargetScale { shift: targets.mean, scale: targets.std() },
+        }
+    }
+
+    /// The hyperparameters to start with, and how they are learned.
+    fn start_values(
+        settings: &Settings,
+        input_dim: usize,
+        scale: TargetScale,
+    ) -> Result<(Hyperparameters, HyperSpace)> {
+        let kernels = vec![settings.start_kernel(input_dim)?];
+        let known = settings.noise == NoiseModel::Known;
+        let noise = if known { scale.scale.powi(-2) } else { settings.initial_noise };
+        let hyper = Hyperparameters { kernels, noise };
+        let space = settings.hyper_space(&hyper)?;
+        Ok((hyper, space))
+    }
+
+    /// A model of rows that only their statistics are left of, on a grid of scaled columns.
+    pub(super) fn of_stats(mut stats: Stats, settings: &Settings, targets: &TargetMoments) -> Result<Self> {
+        let dim = stats.lattice().dim();
+        let scaling = stream::column_scaling(settings, &[], dim)?;
+        let scale = Self::start_scale(settings, targets);
+        let (hyper, space) = Self::start_values(settings, dim, scale)?;
+        let map = FeatureMap::from(Identity::new(dim));
+        let moments = map.new_moments();
+        stats.standardize_targets(scale.shift, scale.scale)?;
+        let mut model = stream::process(settings, stats.lattice(), &hyper)?;
+        model.replace_stats(stats)?;
+        if settings.fit_warm_up && model.count() >= 2.0 {
+            model.refit(&space, &stream::thorough())?;
+        }
+        Self::assemble(
+            Encoder::new(scaling, map, moments),
+            model,
+            space,
+            scale,
+            None,
+            Fading::default(),
+            settings,
+        )
+    }
+
+    /// Puts the parts together; for one step per observation the first gradient is computed.
+    fn assemble(
+        encoder: Encoder,
+        model: Wiski,
+        space: HyperSpace,
+        scale: TargetScale,
+        choice: Option<Choice>,
+        fading: Fading,
+        settings: &Settings,
+    ) -> Result<Self> {
+        let mut running = Self {
+            encoder,
+            model,
+            space,
+            scale,
+            choice,
+            every_step: None,
+            rows_since_refit: 0.0,
+            refits: 0,
+            fading,
+            gradient: PredictionGradient::default(),
+            downhill: Vec::new(),
+        };
+        if let Schedule::EveryStep { rate } = settings.schedule {
+            let n = running.space.dim();
+            running.every_step = Some((Adam::new(n, rate)?, vec![0.0; n]));
+            running.evaluate()?;
+        }
+        Ok(running)
+    }
+
     pub(super) fn start(
         rows: &Rows,
         times: &[f64],
@@ -57,10 +137,7 @@ impl Running {
         targets: &TargetMoments,
     ) -> Result<Self> {
         let scaling = stream::column_scaling(settings, &rows.x, input_dim)?;
-        let scale = match settings.targets {
-            TargetScaling::None => TargetScale::IDENTITY,
-            TargetScaling::Running => TargetScale { shift: targets.mean, scale: targets.std() },
-        };
+        let scale = Self::start_scale(settings, targets);
         let mut scaled = Rows::default();
         let mut row = Vec::new();
         for (i, x) in rows.x.chunks_exact(input_dim).enumerate() {
@@ -68,12 +145,7 @@ impl Running {
             scaled.push(&row, scale.apply(rows.y[i]), rows.noise[i]);
         }
 
-        let kernels = vec![settings.start_kernel(input_dim)?];
-        let known = settings.noise == NoiseModel::Known;
-        let noise = if known { scale.scale.powi(-2) } else { settings.initial_noise };
-        let hyper = Hyperparameters { kernels, noise };
-        let space = settings.hyper_space(&hyper)?;
-
+        let (hyper, space) = Self::start_values(settings, input_dim, scale)?;
         let lattice = stream::lattice(settings, input_dim)?;
         let (warm, choice) = stream::features(&scaled, settings, lattice, hyper, space)?;
         let (lattice, space) = (warm.lattice().clone(), warm.space().clone());
@@ -107,25 +179,7 @@ impl Running {
             }
             model.refactorize()?;
         }
-        let mut running = Self {
-            encoder,
-            model,
-            space,
-            scale,
-            choice,
-            every_step: None,
-            rows_since_refit: 0.0,
-            refits: 0,
-            fading,
-            gradient: PredictionGradient::default(),
-            downhill: Vec::new(),
-        };
-        if let Schedule::EveryStep { rate } = settings.schedule {
-            let n = running.space.dim();
-            running.every_step = Some((Adam::new(n, rate)?, vec![0.0; n]));
-            running.evaluate()?;
-        }
-        Ok(running)
+        Self::assemble(encoder, model, space, scale, choice, fading, settings)
     }
 
     pub(super) fn learn(

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::posterior::Prediction;
+use crate::stats::Stats;
 
 /// A running mean and variance of targets.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
@@ -13,6 +14,17 @@ pub(super) struct TargetMoments {
 }
 
 impl TargetMoments {
+    /// The moments of the targets that statistics on one grid hold; rows count by their weight.
+    pub(super) fn of_stats(stats: &Stats) -> Self {
+        // Weights of interpolation add up to one, so b adds up to the sum of all targets.
+        let (weight, sum) = (stats.total_weight(), stats.b().iter().sum::<f64>());
+        if weight <= 0.0 {
+            return Self::default();
+        }
+        let mean = sum / weight;
+        Self { weight, mean, squares: (stats.c() - sum * mean).max(0.0) }
+    }
+
     pub(super) fn observe(&mut self, y: f64) {
         self.weight += 1.0;
         let before = y - self.mean;

@@ -373,6 +373,11 @@ impl Stats {
         (sums, total)
     }
 
+    /// 1ᵀD⁻¹1: the sum of the weights of the observations, their number where no noise is known.
+    pub(crate) fn total_weight(&self) -> f64 {
+        self.weight_sums().1
+    }
+
     /// The mean interpolation weights m_j of every block, one after the other: m_jᵀu_j is the mean over the data
     /// of block j's function.
     pub(crate) fn mean_weights(&self) -> Vec<f64> {

@@ -1,0 +1,216 @@
+"""Online classification, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from wiski import _core
+from wiski._errors import WiskiError
+from wiski._estimator import PARAMETERS, OnlineGP, optional
+
+
+class OnlineGPClassifier(ClassifierMixin, OnlineGP):
+    __doc__ = f"""A Gaussian process classifier that learns one row at a time, in constant time and memory.
+
+    There is one process for each class, on shared features. Learned features (everything but ``"identity"``) are for
+    two classes; ``"auto"`` takes the columns themselves for more classes of up to four columns. For more classes of
+    more columns, wrap it in :class:`sklearn.multiclass.OneVsRestClassifier`.
+
+    Parameters
+    ----------
+    {PARAMETERS}
+    unseen : {{"error", "add"}}, default="error"
+        What to do with a class that comes up after the warm-up: refuse the row, or make it a new class.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The classes, in the order of all probabilities.
+    n_features_in_ : int
+        The number of columns.
+    feature_names_in_ : ndarray of str
+        Their names, where the rows came with names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wiski import OnlineGPClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(300, 2))
+    >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
+    >>> model = OnlineGPClassifier().fit(X, y)
+    >>> print(*model.predict([[0.8, 0.7], [0.8, -0.7]]))
+    same other
+    >>> model.predict_proba([[0.8, 0.7]]).shape
+    (1, 2)
+    """
+
+    def __init__(
+        self,
+        features: str = "auto",
+        *,
+        grid: Any = None,
+        kernel: str | None = None,
+        initial: Any = None,
+        schedule: str = "geometric:1.1",
+        warm_up: int | None = None,
+        half_life: float | None = None,
+        timed: bool = False,
+        bounds: Any = None,
+        periodic: Any = None,
+        categorical: Any = None,
+        unseen: str = "error",
+        off_grid: str = "extend",
+        max_grid_points: int = 16384,
+        memory: int = 8192,
+        rank_budget: int = 768,
+        rank_tolerance: float = 1e-12,
+        random_state: Any = 0,
+    ) -> None:
+        self.features = features
+        self.grid = grid
+        self.kernel = kernel
+        self.initial = initial
+        self.schedule = schedule
+        self.warm_up = warm_up
+        self.half_life = half_life
+        self.timed = timed
+        self.bounds = bounds
+        self.periodic = periodic
+        self.categorical = categorical
+        self.unseen = unseen
+        self.off_grid = off_grid
+        self.max_grid_points = max_grid_points
+        self.memory = memory
+        self.rank_budget = rank_budget
+        self.rank_tolerance = rank_tolerance
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Of any number of columns, only two classes can be told apart.
+        tags.classifier_tags.multi_class = self.features == "identity"
+        return tags
+
+    # -- labels ----------------------------------------------------------------------------------------------
+
+    def _codes(self, y: Any) -> tuple[np.ndarray, list[str]]:
+        """The labels of rows as numbers, and the text of each number. Remembers what the text stood for."""
+        check_classification_targets(y)
+        labels, codes = np.unique(y, return_inverse=True)
+        texts = [str(label) for label in labels]
+        self._originals = {**getattr(self, "_originals", {}), **dict(zip(texts, labels))}
+        return codes.astype(np.int64).reshape(-1), texts
+
+    def _set_classes(self) -> None:
+        texts = self.model_.classes
+        self.classes_ = np.asarray([self._originals.get(text, text) for text in texts])
+
+    def _new(self, columns: int, labels: list[str] | None, bounds: Any = None) -> Any:
+        on_grid = self.features == "identity" or (self.features == "auto" and columns <= 4)
+        if labels is not None and len(labels) > 2 and not on_grid:
+            raise WiskiError(
+                "Only binary classification is supported. For more classes, take features='identity' (up to four "
+                f"columns, not {columns}) or wrap the classifier in sklearn.multiclass.OneVsRestClassifier."
+            )
+        if self.unseen not in ("error", "add"):
+            raise WiskiError(f"unseen: {self.unseen!r} is not 'error' or 'add'")
+        names = self._columns()
+        parameters = self._parameters(names, bounds)
+        return _core.Classifier(columns, parameters, names, "y", labels, self.unseen == "add")
+
+    # -- learning --------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, time: Any = None) -> OnlineGPClassifier:
+        """Forget everything and learn these rows. Their order does not matter, unless old ones fade
+        (``half_life``)."""
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=True)
+        self._originals = {}
+        codes, labels = self._codes(y)
+        if len(labels) < 2 and self.unseen == "error":
+            raise WiskiError(f"y has only one class, {labels[0]!r}: a classifier needs at least two classes")
+        time = optional(time, len(X), "time")
+        order, bounds = self._batch(X, 4 if len(labels) > 2 else 2)
+        model = self._new(X.shape[1], labels, bounds)
+        if order is not None:
+            X, codes = X[order], codes[order]
+        model.learn(X, codes, labels, time)
+        if not model.is_running:
+            model.finish_warm_up()
+        self.model_ = model
+        self._set_classes()
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, time: Any = None) -> OnlineGPClassifier:
+        """Learn these rows too, in their order. The first rows start the model (the warm-up).
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,)
+        classes : array-like, default=None
+            All classes there are, at the first call. None is those that come up during the warm-up.
+        time : array-like of shape (n_rows,), default=None
+            The time of each row, with ``timed``.
+        """
+        first = "model_" not in self.__dict__
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
+        codes, labels = self._codes(y)
+        time = optional(time, len(X), "time")
+        if classes is not None:
+            declared = [str(c) for c in np.unique(classes)]
+            if not first and declared != sorted(declared, key=self.model_.classes.index):
+                raise WiskiError("classes: they were declared at the first call and cannot change")
+            self._codes(np.asarray(classes))
+        if first:
+            declared = None if classes is None else [str(c) for c in np.unique(classes)]
+            model = self._new(X.shape[1], declared)
+        else:
+            model = self.model_
+        model.learn(X, codes, labels, time)
+        self.model_ = model
+        self._set_classes()
+        return self
+
+    def forget(self, X: Any, y: Any) -> OnlineGPClassifier:
+        """Un-learn rows that were learned before with the same labels: exactly, all of them or none."""
+        self._fitted()
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=False)
+        codes, labels = self._codes(y)
+        self.model_.forget(X, codes, labels)
+        return self
+
+    def merge(self, other: Any) -> OnlineGPClassifier:
+        """Learn everything another classifier has learned, exactly. Both must scale and map rows alike."""
+        super().merge(other)
+        self._originals = {**other._originals, **self._originals}
+        self._set_classes()
+        return self
+
+    # -- predicting ------------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class: an array of shape (n_rows, n_classes)."""
+        X = self._rows(X)
+        return self.model_.predict(X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The likeliest class of each row."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[np.argmax(probabilities, axis=1)]
+
+    # -- from elsewhere --------------------------------------------------------------------------------------
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> OnlineGPClassifier:
+        """A model from a file that this class or the command line wrote. Its classes are text."""
+        estimator = cls._around(_core.Classifier.load(os.fspath(path)))
+        estimator._originals = {}
+        estimator._set_classes()
+        return estimator

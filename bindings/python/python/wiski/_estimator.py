@@ -1,0 +1,228 @@
+"""What the regressor and the classifier have in common: parameters, rows, files."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from wiski._errors import NotFittedError, WiskiError
+
+_F64 = np.dtype(np.float64)
+
+PARAMETERS = """features : str, default="auto"
+        How rows become coordinates on grids: ``"identity"`` (one to four columns), ``"additive"`` (a sum of small
+        grids; ``"additive:12"`` for twelve directions), ``"project:2"`` (a learned projection to two),
+        ``"mlp:64,64:2"`` (a perceptron). ``"auto"`` is identity for one or two columns, else additive.
+    grid : int or sequence of int, default=None
+        Grid points per axis. None is 32 for one axis, 16 for two, 10 for three, 7 for four.
+    kernel : str, default=None
+        An expression such as ``"rbf"``, ``"matern52"`` or ``"rbf + periodic@0"``. None is an RBF; a sum of grids
+        has its own for each.
+    initial : mapping, default=None
+        Start values by name, as ``{"lengthscale": [0.5, 0.7], "noise": 0.05}``, in scaled units (inputs -1 to 1,
+        targets of variance 1). With ``schedule="off"`` they stay.
+    schedule : str, default="geometric:1.1"
+        When hyperparameters are learned: whenever there are a tenth more rows, ``"every-step"`` or ``"off"``.
+    warm_up : int, default=None
+        The number of rows to start from. None is a choice by the number of columns (50 on one grid).
+    half_life : float, default=None
+        Let a row count half after so many rows, or, with ``timed``, after so much time.
+    timed : bool, default=False
+        Whether the half-life is in the unit of the times given with the rows.
+    bounds : sequence of (low, high), default=None
+        The interval of each column. None is what the first rows span (all rows, for ``fit``).
+    periodic : mapping, default=None
+        Columns that repeat, by name or number, with their period, as ``{"hour": 24}``.
+    categorical : mapping, default=None
+        Columns that are levels 0, 1, ..., by name or number, with how many there are.
+    off_grid : {"extend", "error", "prior"}, default="extend"
+        What to do with rows off the grid: let it grow, refuse them, or answer with the prior and learn nothing.
+    max_grid_points : int, default=16384
+        The largest number of points to which a grid may grow.
+    memory : int, default=8192
+        The number of first rows from which a sum of grids learns its features.
+    rank_budget : int, default=768
+        The largest rank of a sum of grids.
+    rank_tolerance : float, default=1e-12
+        Prior eigenvalues below this share of the largest are dropped.
+    random_state : int, RandomState or None, default=0
+        The seed of everything random."""
+
+
+class OnlineGP(BaseEstimator):
+    """The base of both estimators. ``model_`` is the model in Rust once there is one."""
+
+    model_: Any
+
+    # -- parameters ------------------------------------------------------------------------------------------
+
+    def _parameters(self, columns: list[str], bounds: Any = None) -> dict[str, Any]:
+        """The parameters in the form in which the Rust side takes them."""
+        grid = self.grid
+        if grid is not None:
+            grid = [int(g) for g in np.atleast_1d(grid)]
+        if bounds is None and self.bounds is not None:
+            bounds = [(float(lo), float(hi)) for lo, hi in self.bounds]
+        random = check_random_state(self.random_state)
+        seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else random.randint(2**31)
+        return {
+            "features": self.features,
+            "grid": grid,
+            "kernel": self.kernel,
+            "initial": [(k, np.atleast_1d(v).astype(float).tolist()) for k, v in (self.initial or {}).items()],
+            "schedule": self.schedule,
+            "half_life": self.half_life,
+            "timed": self.timed,
+            "warm_up": self.warm_up,
+            "bounds": bounds,
+            "off_grid": self.off_grid,
+            "max_grid_points": self.max_grid_points,
+            "periodic": [(_place(k, columns, "periodic"), v) for k, v in (self.periodic or {}).items()],
+            "categorical": [(_place(k, columns, "categorical"), v) for k, v in (self.categorical or {}).items()],
+            "known_noise": getattr(self, "known_noise", False),
+            "memory": self.memory,
+            "rank_budget": self.rank_budget,
+            "rank_tolerance": self.rank_tolerance,
+            "seed": int(seed),
+        }
+
+    # -- rows ------------------------------------------------------------------------------------------------
+
+    def _is_plain(self, X: Any) -> bool:
+        """Whether an array can go to the model as it is: the fast path, which checks nothing twice."""
+        return (
+            type(X) is np.ndarray
+            and X.dtype == _F64
+            and X.ndim == 2
+            and X.shape[0] > 0
+            and X.shape[1] == self.n_features_in_
+            and "feature_names_in_" not in self.__dict__
+        )
+
+    def _rows(self, X: Any) -> np.ndarray:
+        """The rows of a model that is fitted, as an array."""
+        if "model_" not in self.__dict__:
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet: call 'fit' or 'partial_fit' first."
+            )
+        if self._is_plain(X):
+            return X
+        return validate_data(self, X, dtype=np.float64, reset=False)
+
+    def _columns(self) -> list[str]:
+        """The names of the columns, invented where there are none."""
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(n) for n in names]
+
+    def _batch(self, X: np.ndarray, axes: int) -> tuple[np.ndarray | None, Any]:
+        """For ``fit``, which has all rows at once: an order in which the first of them stand for all, and the
+        interval of each column if the columns are the axes of a grid (for ``"auto"``, up to so many). Neither for
+        rows that fade, whose order means something."""
+        if self.half_life is not None:
+            return None, None
+        order = np.random.default_rng(0).permutation(len(X))
+        on_grid = self.features == "identity" or (self.features == "auto" and X.shape[1] <= axes)
+        if self.bounds is not None or not on_grid or self.periodic or self.categorical:
+            return order, None
+        # As the library does for the warm-up: the range, and a twentieth on either side.
+        low, high = X.min(axis=0), X.max(axis=0)
+        margin = np.where(high > low, 0.05 * (high - low), 1.0)
+        return order, [(float(a), float(b)) for a, b in zip(low - margin, high + margin)]
+
+    # -- the model -------------------------------------------------------------------------------------------
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "model_" in self.__dict__
+
+    def _fitted(self) -> Any:
+        if "model_" not in self.__dict__:
+            self._rows(None)
+        return self.model_
+
+    def _with(self, model: Any) -> Any:
+        """An estimator like this one around another model."""
+        other = clone(self)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if name in self.__dict__:
+                setattr(other, name, getattr(self, name))
+        other.model_ = model
+        return other
+
+    @property
+    def n_seen_(self) -> float:
+        """The sum of the weights of the rows learned: their number, unless old ones fade."""
+        return self._fitted().count
+
+    @property
+    def is_warm_(self) -> bool:
+        """Whether the warm-up is over. Until then predictions are the mean and the spread of the targets."""
+        return self._fitted().is_running
+
+    @property
+    def metrics_(self) -> dict[str, float]:
+        """Running figures of the predictions made for each row before it was learned, after the warm-up."""
+        return self._fitted().metrics()
+
+    def finish_warm_up(self) -> Any:
+        """End the warm-up with the rows seen so far (at least two)."""
+        self._fitted().finish_warm_up()
+        return self
+
+    def freeze_features(self) -> Any:
+        """Stop learning the feature map, so that rows can be forgotten and models merged exactly."""
+        self._fitted().freeze_features()
+        return self
+
+    def decay(self, factor: float) -> Any:
+        """Let everything learned so far count ``factor`` times as much (0 < factor <= 1)."""
+        self._fitted().decay(factor)
+        return self
+
+    def merge(self, other: Any) -> Any:
+        """Learn everything another model has learned, exactly. Both must scale and map rows alike: start from
+        copies of one model, or from its shards."""
+        if type(other) is not type(self):
+            raise WiskiError(f"merge: a {type(self).__name__} is needed, not a {type(other).__name__}")
+        self._fitted().merge(other._fitted())
+        return self
+
+    # -- files -----------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file, whole or not at all: the file that the command line reads and writes."""
+        self._fitted().save(os.fspath(path))
+
+    @classmethod
+    def _around(cls, model: Any) -> Any:
+        """An estimator around a model that was read from a file."""
+        parameters = model.parameters()
+        accepted = set(cls._get_param_names())
+        estimator = cls(**{k: v for k, v in parameters.items() if k in accepted})
+        estimator.n_features_in_ = model.input_dim
+        if model.inputs != [f"x{i}" for i in range(model.input_dim)]:
+            estimator.feature_names_in_ = np.asarray(model.inputs, dtype=object)
+        estimator.model_ = model
+        return estimator
+
+
+def _place(column: Any, columns: list[str], parameter: str) -> int:
+    if isinstance(column, (int, np.integer)) and 0 <= column < len(columns):
+        return int(column)
+    if column in columns:
+        return columns.index(column)
+    raise WiskiError(f"{parameter}: {column!r} is not one of the columns {', '.join(columns)}")
+
+
+def optional(values: Any, rows: int, name: str) -> np.ndarray | None:
+    """A number for each row, or none at all."""
+    if values is None:
+        return None
+    values = np.asarray(values, dtype=np.float64)
+    if values.shape != (rows,):
+        raise WiskiError(f"{name} has the shape {values.shape} where ({rows},) is needed")
+    return values

@@ -1,0 +1,264 @@
+"""Online regression, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from wiski import _core
+from wiski._errors import WiskiError
+from wiski._estimator import PARAMETERS, OnlineGP, optional
+from wiski._stats import Stats
+
+
+class OnlineGPRegressor(RegressorMixin, OnlineGP):
+    __doc__ = f"""A Gaussian process that learns one row at a time, in constant time and memory.
+
+    Rows come in any units; scales, kernel and noise are learned on the way.
+
+    Parameters
+    ----------
+    {PARAMETERS}
+    known_noise : bool, default=False
+        Whether every row comes with its own noise variance (``noise=`` of ``fit`` and ``partial_fit``).
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        The number of columns.
+    feature_names_in_ : ndarray of str
+        Their names, where the rows came with names.
+    n_seen_ : float
+        The number of rows learned, or the sum of their weights.
+    metrics_ : dict
+        How good the predictions were that were made for each row before it was learned.
+    hyperparameters_ : dict
+        Kernel and noise, in scaled units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wiski import OnlineGPRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, size=(1000, 2))
+    >>> y = np.sin(X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=1000)
+    >>> model = OnlineGPRegressor()
+    >>> for i in range(0, 1000, 10):
+    ...     model = model.partial_fit(X[i : i + 10], y[i : i + 10])
+    >>> model.score(X, y) > 0.99
+    True
+    >>> mean, std = model.predict([[3.0, 5.0]], return_std=True)
+    >>> bool(abs(mean[0] - 5 * np.sin(3.0)) < 3 * std[0])
+    True
+    """
+
+    def __init__(
+        self,
+        features: str = "auto",
+        *,
+        grid: Any = None,
+        kernel: str | None = None,
+        initial: Any = None,
+        schedule: str = "geometric:1.1",
+        warm_up: int | None = None,
+        half_life: float | None = None,
+        timed: bool = False,
+        bounds: Any = None,
+        periodic: Any = None,
+        categorical: Any = None,
+        known_noise: bool = False,
+        off_grid: str = "extend",
+        max_grid_points: int = 16384,
+        memory: int = 8192,
+        rank_budget: int = 768,
+        rank_tolerance: float = 1e-12,
+        random_state: Any = 0,
+    ) -> None:
+        self.features = features
+        self.grid = grid
+        self.kernel = kernel
+        self.initial = initial
+        self.schedule = schedule
+        self.warm_up = warm_up
+        self.half_life = half_life
+        self.timed = timed
+        self.bounds = bounds
+        self.periodic = periodic
+        self.categorical = categorical
+        self.known_noise = known_noise
+        self.off_grid = off_grid
+        self.max_grid_points = max_grid_points
+        self.memory = memory
+        self.rank_budget = rank_budget
+        self.rank_tolerance = rank_tolerance
+        self.random_state = random_state
+
+    # -- learning --------------------------------------------------------------------------------------------
+
+    def _targets(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
+        return X, np.asarray(y, dtype=np.float64)
+
+    def _new(self, X: np.ndarray, bounds: Any = None) -> Any:
+        columns = self._columns()
+        return _core.Regressor(X.shape[1], self._parameters(columns, bounds), columns, "y")
+
+    def fit(self, X: Any, y: Any, noise: Any = None, time: Any = None) -> OnlineGPRegressor:
+        """Forget everything and learn these rows.
+
+        Since all rows are here, the grid covers what they span and their order does not matter: they are
+        learned in a random one. (Rows that fade, with ``half_life``, are learned in the order given.)
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,)
+        noise : array-like of shape (n_rows,), default=None
+            The noise variance of each target, with ``known_noise``.
+        time : array-like of shape (n_rows,), default=None
+            The time of each row, with ``timed``.
+        """
+        X, y = self._targets(X, y, reset=True)
+        if len(X) < 2:
+            raise WiskiError(f"n_samples={len(X)} is too few: a model needs at least two rows")
+        noise, time = optional(noise, len(X), "noise"), optional(time, len(X), "time")
+        order, bounds = self._batch(X, 2)
+        model = self._new(X, bounds)
+        if order is not None:
+            X, y = X[order], y[order]
+            noise = None if noise is None else noise[order]
+        model.learn(X, y, noise, time)
+        if not model.is_running:
+            model.finish_warm_up()
+        self.model_ = model
+        return self
+
+    def partial_fit(self, X: Any, y: Any, noise: Any = None, time: Any = None) -> OnlineGPRegressor:
+        """Learn these rows too, in their order. The first rows start the model (the warm-up).
+
+        Parameters are those of ``fit``.
+        """
+        if (
+            "model_" in self.__dict__
+            and self._is_plain(X)
+            and type(y) is np.ndarray
+            and y.dtype == np.float64
+            and y.ndim == 1
+            and noise is None
+            and time is None
+        ):
+            self.model_.learn(X, y)
+            return self
+        first = "model_" not in self.__dict__
+        X, y = self._targets(X, y, reset=first)
+        noise, time = optional(noise, len(X), "noise"), optional(time, len(X), "time")
+        model = self._new(X) if first else self.model_
+        model.learn(X, y, noise, time)
+        self.model_ = model
+        return self
+
+    def forget(self, X: Any, y: Any, noise: Any = None) -> OnlineGPRegressor:
+        """Un-learn rows that were learned before with the same values: exactly, all of them or none."""
+        self._fitted()
+        X, y = self._targets(X, y, reset=False)
+        self.model_.forget(X, y, optional(noise, len(X), "noise"))
+        return self
+
+    def refit(self) -> OnlineGPRegressor:
+        """Fit the hyperparameters to everything learned so far: worth while after merging."""
+        self._fitted().refit()
+        return self
+
+    def shard(self) -> OnlineGPRegressor:
+        """A model with the same scales, features and hyperparameters that has learned nothing: fit parts of the
+        data with shards, anywhere, and merge them."""
+        return self._with(self._fitted().shard())
+
+    def condition(self, X: Any, y: Any, noise: Any = None) -> OnlineGPRegressor:
+        """The model as it would be after hypothetical rows, with hyperparameters as they are. This one does not
+        change.
+
+        >>> import numpy as np
+        >>> from wiski import OnlineGPRegressor
+        >>> X = np.linspace(0, 1, 50)[:, None]
+        >>> model = OnlineGPRegressor().fit(X, np.sin(6 * X[:, 0]))
+        >>> after = model.condition([[0.5]] * 10, [2.0] * 10)
+        >>> bool(after.predict([[0.5]])[0] > model.predict([[0.5]])[0])
+        True
+        """
+        self._fitted()
+        X, y = self._targets(X, y, reset=False)
+        return self._with(self.model_.conditioned(X, y, optional(noise, len(X), "noise")))
+
+    # -- predicting ------------------------------------------------------------------------------------------
+
+    def predict(
+        self, X: Any, return_std: bool = False, return_cov: bool = False, include_noise: bool = True
+    ) -> Any:
+        """What the model says about rows.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_rows, n_features)
+        return_std : bool, default=False
+            Also the standard deviation at each row.
+        return_cov : bool, default=False
+            Also the covariance of all rows.
+        include_noise : bool, default=True
+            Whether deviation and covariance are those of observations or of the function.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_rows,)
+        std : ndarray of shape (n_rows,), or cov : ndarray of shape (n_rows, n_rows)
+        """
+        X = self._rows(X)
+        if not return_cov:
+            return self.model_.predict(X, return_std, include_noise)
+        if return_std:
+            raise WiskiError("predict: either return_std or return_cov, not both")
+        return self.model_.joint(X, include_noise)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Values at rows of functions drawn from the posterior: an array of shape (n_rows, n_samples). Each
+        column is one function; noise is not added."""
+        X = self._rows(X)
+        if n_samples < 1:
+            raise WiskiError(f"n_samples={n_samples}: at least one function must be drawn")
+        seed = check_random_state(random_state).randint(2**31)
+        return self.model_.sample(X, n_samples, int(seed))
+
+    def log_marginal_likelihood(self) -> float:
+        """The log marginal likelihood of everything learned, at the present hyperparameters."""
+        return self._fitted().log_evidence()
+
+    @property
+    def hyperparameters_(self) -> dict[str, float]:
+        """Names and values of all hyperparameters, in scaled units (inputs -1 to 1, targets of variance 1)."""
+        return dict(self._fitted().hyperparameters())
+
+    # -- from elsewhere --------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_stats(cls, stats: Stats, **parameters: Any) -> OnlineGPRegressor:
+        """A model that has learned what statistics hold, with hyperparameters fitted to them.
+
+        See :class:`wiski.Stats`.
+        """
+        if not isinstance(stats, Stats):
+            raise WiskiError(f"from_stats: a wiski.Stats is needed, not a {type(stats).__name__}")
+        estimator = cls(**{"features": "identity", "bounds": stats.bounds, **parameters})
+        estimator.n_features_in_ = len(stats.bounds)
+        columns = estimator._columns()
+        estimator.model_ = _core.Regressor.from_stats(stats._sums, estimator._parameters(columns), columns, "y")
+        return estimator
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> OnlineGPRegressor:
+        """A model from a file that this class or the command line wrote."""
+        return cls._around(_core.Regressor.load(os.fspath(path)))

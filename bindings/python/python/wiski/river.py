@@ -1,0 +1,148 @@
+"""A regressor for river's streams of dictionaries."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+from river import base, proba
+
+from wiski import _core
+from wiski._errors import WiskiError
+from wiski._regressor import OnlineGPRegressor
+
+
+class OnlineGP(base.Regressor):
+    """A Gaussian process that learns one row at a time, in constant time and memory.
+
+    The features are those of the first row. One that a later row lacks (or gives as None or NaN) is taken at the mean
+    of its values so far; one that comes up later is ignored. Until there are enough rows to start from (the warm-up)
+    a prediction is the mean of the targets.
+
+    Parameters
+    ----------
+    features
+        How rows become coordinates on grids, as for :class:`wiski.OnlineGPRegressor`.
+    grid
+        Grid points per axis.
+    kernel
+        A kernel expression such as "matern52".
+    schedule
+        When hyperparameters are learned.
+    warm_up
+        The number of rows to start from.
+    half_life
+        Let a row count half after so many rows.
+    off_grid
+        What to do with rows off the grid: "extend", "error" or "prior".
+    rank_budget
+        The largest rank of a sum of grids.
+    seed
+        The seed of everything random.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics, preprocessing
+    >>> from wiski.river import OnlineGP
+    >>> stream = datasets.synth.Friedman(seed=0).take(600)
+    >>> model = preprocessing.StandardScaler() | OnlineGP("project:2", warm_up=200)
+    >>> metric = evaluate.progressive_val_score(stream, model, metrics.MAE())
+    >>> metric.get() < 3.5
+    True
+    >>> x, y = next(iter(datasets.synth.Friedman(seed=1).take(1)))
+    >>> distribution = model.predict_one(x, with_dist=True)
+    >>> bool(distribution.sigma > 0)
+    True
+    """
+
+    def __init__(
+        self,
+        features: str = "auto",
+        grid: int | None = None,
+        kernel: str | None = None,
+        schedule: str = "geometric:1.1",
+        warm_up: int | None = None,
+        half_life: float | None = None,
+        off_grid: str = "extend",
+        rank_budget: int = 768,
+        seed: int = 0,
+    ) -> None:
+        self.features = features
+        self.grid = grid
+        self.kernel = kernel
+        self.schedule = schedule
+        self.warm_up = warm_up
+        self.half_life = half_life
+        self.off_grid = off_grid
+        self.rank_budget = rank_budget
+        self.seed = seed
+        self._model: Any = None
+        self._names: list[Any] = []
+        self._means: dict[Any, float] = {}
+        self._rows = 0
+        self._first_target = 0.0
+
+    def _start(self, x: dict[Any, Any]) -> None:
+        # Sorted, so that the order in a dictionary has no influence.
+        self._names = sorted(x, key=str)
+        if not self._names:
+            raise WiskiError("x: the first row has no features")
+        parameters = OnlineGPRegressor(
+            self.features,
+            grid=self.grid,
+            kernel=self.kernel,
+            schedule=self.schedule,
+            warm_up=self.warm_up,
+            half_life=self.half_life,
+            off_grid=self.off_grid,
+            rank_budget=self.rank_budget,
+            random_state=self.seed,
+        )._parameters([str(name) for name in self._names])
+        names = [str(name) for name in self._names]
+        self._model = _core.Regressor(len(names), parameters, names, "y")
+        self._means = dict.fromkeys(self._names, 0.0)
+
+    def _row(self, x: dict[Any, Any]) -> list[float]:
+        row = []
+        for name in self._names:
+            value = x.get(name)
+            if value is not None and not isinstance(value, numbers.Real):
+                raise WiskiError(f"x[{name!r}] is {value!r}: every feature must be a number")
+            missing = value is None or math.isnan(value)
+            row.append(self._means[name] if missing else float(value))
+        return row
+
+    def learn_one(self, x: dict[Any, Any], y: float) -> None:
+        """Learn a row."""
+        if self._model is None:
+            self._start(x)
+        row = self._row(x)
+        self._model.learn_one(row, y)
+        if not self._rows:
+            self._first_target = float(y)
+        self._rows += 1
+        for name, value in zip(self._names, row):
+            self._means[name] += (value - self._means[name]) / self._rows
+
+    def predict_one(self, x: dict[Any, Any], with_dist: bool = False) -> Any:
+        """What the model says about a row: a number, or a Gaussian distribution of observations."""
+        if self._rows < 2:
+            # Nothing is known about the spread yet.
+            mean, std = self._first_target, 1.0
+        else:
+            mean, std = self._model.predict_one(self._row(x), True)
+        if not with_dist:
+            return mean
+        # river's Gaussian is made of what it has seen: two values with this mean and deviation.
+        distribution = proba.Gaussian()
+        distribution.update(mean - std / math.sqrt(2))
+        distribution.update(mean + std / math.sqrt(2))
+        return distribution
+
+    @property
+    def metrics_(self) -> dict[str, float]:
+        """Running figures of the predictions made for each row before it was learned, after the warm-up."""
+        if self._model is None:
+            raise WiskiError("the model has seen no rows yet")
+        return self._model.metrics()

@@ -1,0 +1,302 @@
+//! `Classifier`: an online classifier with the names of its columns.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use wiski::model::{ClassPrediction, ClassSnapshot};
+use wiski::persist::{self, Columns, Model, Stored};
+use wiski::{Classes, Error, OnlineClassifier, Unseen};
+
+use crate::errors::{Failure, detached, offset, refuse};
+use crate::regressor::{IMAGE_FROM, matrix};
+use crate::rows::{Rows, check_column, column};
+use crate::settings::{self, Parameters};
+use crate::shared::Shared;
+
+struct State {
+    columns: Columns,
+    rows: u64,
+    journal_from: u64,
+    model: OnlineClassifier,
+    /// The model as it is now, for readers; made when one is needed.
+    image: Option<Arc<ClassSnapshot>>,
+}
+
+impl State {
+    /// The model, to be changed.
+    fn change(&mut self) -> &mut OnlineClassifier {
+        self.image = None;
+        &mut self.model
+    }
+
+    fn image(&mut self) -> Option<Arc<ClassSnapshot>> {
+        if self.image.is_none() {
+            self.image = self.model.snapshot();
+        }
+        self.image.clone()
+    }
+
+    fn stored(&self) -> Stored {
+        Stored {
+            columns: self.columns.clone(),
+            rows: self.rows,
+            journal_from: self.journal_from,
+            model: Model::Classifier(Box::new(self.model.clone())),
+        }
+    }
+}
+
+/// An online Gaussian process classifier; `wiski.OnlineGPClassifier` is made of it. Labels are text here.
+#[pyclass(frozen, module = "wiski._core")]
+pub(crate) struct Classifier {
+    state: Shared<State>,
+    input_dim: usize,
+}
+
+impl Classifier {
+    fn of_stored(stored: Stored) -> Result<Self, Failure> {
+        let Stored { columns, rows, journal_from, model } = stored;
+        match model {
+            Model::Classifier(model) => {
+                let input_dim = model.input_dim();
+                let state = State { columns, rows, journal_from, model: *model, image: None };
+                Ok(Self { state: Shared::new(state), input_dim })
+            }
+            Model::Regressor(_) => Err(refuse("model", "this is a regressor; load it as one")),
+        }
+    }
+}
+
+/// Refuses codes that stand for no label.
+fn check_codes(codes: &[i64], labels: &[String], rows: usize) -> Result<(), Failure> {
+    if codes.len() != rows {
+        return Err(Error::WrongLength { field: "y".into(), expected: rows, found: codes.len() }.into());
+    }
+    match codes.iter().find(|&&c| usize::try_from(c).map_or(true, |c| c >= labels.len())) {
+        None => Ok(()),
+        Some(code) => Err(refuse("y", format!("{code} is the code of no label"))),
+    }
+}
+
+#[pymethods]
+impl Classifier {
+    #[new]
+    fn new(
+        input_dim: usize,
+        parameters: Parameters,
+        inputs: Vec<String>,
+        target: String,
+        labels: Option<Vec<String>>,
+        add_unseen: bool,
+    ) -> PyResult<Self> {
+        let unseen = if add_unseen { Unseen::Add } else { Unseen::Error };
+        let several = labels.as_ref().is_some_and(|l| l.len() > 2);
+        let model = (|| {
+            let settings = parameters.settings_of_classes(input_dim, several)?;
+            OnlineClassifier::new(input_dim, Classes { labels, unseen }, settings)
+        })();
+        let columns = Columns { inputs, target, noise: None, time: None };
+        let model = model.map_err(Failure::from)?;
+        let state = State { columns, rows: 0, journal_from: 0, model, image: None };
+        Ok(Self { state: Shared::new(state), input_dim })
+    }
+
+    /// Predicts and learns rows, a block at a time; between blocks other threads predict, and signals are heard.
+    /// Each row has the code of one of the labels.
+    #[pyo3(signature = (x, codes, labels, time=None))]
+    fn learn(
+        &self,
+        py: Python<'_>,
+        x: PyReadonlyArray2<'_, f64>,
+        codes: PyReadonlyArray1<'_, i64>,
+        labels: Vec<String>,
+        time: Option<PyReadonlyArray1<'_, f64>>,
+    ) -> PyResult<()> {
+        let rows = Rows::of(&x).of_width(self.input_dim)?;
+        let (codes, time) = (codes.as_array().to_vec(), time.as_ref().map(column));
+        rows.check_finite()?;
+        check_codes(&codes, &labels, rows.len())?;
+        time.as_ref().map_or(Ok(()), |t| check_column("time", t, rows.len()))?;
+        for (range, block) in rows.blocks() {
+            self.state.long(py, |state| {
+                for (x, row) in block.chunks_exact(self.input_dim).zip(range) {
+                    let (label, time) = (&labels[codes[row] as usize], time.as_ref().map(|t| t[row]));
+                    state.change().step_with(x, label, time).map_err(|error| offset(error, row))?;
+                    state.rows += 1;
+                }
+                Ok(())
+            })?;
+            py.check_signals()?;
+        }
+        Ok(())
+    }
+
+    /// Predicts and learns one row.
+    #[pyo3(signature = (x, label, time=None))]
+    fn learn_one(&self, py: Python<'_>, x: Vec<f64>, label: &str, time: Option<f64>) -> PyResult<()> {
+        self.state.long(py, |state| {
+            state.change().step_with(&x, label, time)?;
+            state.rows += 1;
+            Ok(())
+        })
+    }
+
+    /// The class probabilities of rows: one column for each class.
+    fn predict<'py>(
+        &self,
+        py: Python<'py>,
+        x: PyReadonlyArray2<'py, f64>,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let rows = Rows::of(&x).of_width(self.input_dim)?;
+        let n = rows.len();
+        if n == 1 {
+            let row = rows.block(0..1);
+            let p = self.state.brief(py, |state| Ok(state.model.predict(&row)?))?;
+            return matrix(py, p.probabilities, 1);
+        }
+        let all = detached(py, || {
+            let image = if n >= IMAGE_FROM { self.state.lock()?.image() } else { None };
+            let mut all = Vec::new();
+            for (range, block) in rows.blocks() {
+                for (x, row) in block.chunks_exact(self.input_dim).zip(range) {
+                    let p: wiski::Result<ClassPrediction> = match image.as_ref().map(|image| image.predict(x))
+                    {
+                        Some(Ok(p)) => Ok(p),
+                        _ => self.state.lock()?.model.predict(x),
+                    };
+                    all.extend(p.map_err(|error| offset(error, row))?.probabilities);
+                }
+            }
+            Ok(all)
+        })?;
+        matrix(py, all, n)
+    }
+
+    /// The class probabilities of one row.
+    fn predict_one(&self, py: Python<'_>, x: Vec<f64>) -> PyResult<Vec<f64>> {
+        self.state.brief(py, |state| Ok(state.model.predict(&x)?.probabilities))
+    }
+
+    /// Un-learns rows.
+    fn forget(
+        &self,
+        py: Python<'_>,
+        x: PyReadonlyArray2<'_, f64>,
+        codes: PyReadonlyArray1<'_, i64>,
+        labels: Vec<String>,
+    ) -> PyResult<()> {
+        let rows = Rows::of(&x).of_width(self.input_dim)?;
+        let codes = codes.as_array().to_vec();
+        rows.check_finite()?;
+        check_codes(&codes, &labels, rows.len())?;
+        self.state.long(py, |state| {
+            // All or nothing: what cannot be un-learned leaves the model as it was.
+            let mut model = state.model.clone();
+            for (row, x) in rows.block(0..rows.len()).chunks_exact(self.input_dim).enumerate() {
+                model.forget(x, &labels[codes[row] as usize]).map_err(|error| offset(error, row))?;
+            }
+            *state.change() = model;
+            Ok(())
+        })
+    }
+
+    /// Learns everything another model has learned.
+    fn merge(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        // A copy first: two models that merge each other at once must not wait for each other.
+        let (theirs, rows) = other.state.long(py, |state| Ok((state.model.clone(), state.rows)))?;
+        self.state.long(py, |state| {
+            state.change().merge(&theirs)?;
+            state.rows += rows;
+            Ok(())
+        })
+    }
+
+    /// Makes all rows so far count less.
+    fn decay(&self, py: Python<'_>, factor: f64) -> PyResult<()> {
+        self.state.long(py, |state| Ok(state.change().decay(factor)?))
+    }
+
+    /// Ends the warm-up with the rows seen so far.
+    fn finish_warm_up(&self, py: Python<'_>) -> PyResult<()> {
+        self.state.long(py, |state| Ok(state.change().finish_warm_up()?))
+    }
+
+    /// Stops learning the feature map.
+    fn freeze_features(&self, py: Python<'_>) -> PyResult<()> {
+        self.state.long(py, |state| Ok(state.change().freeze_features()?))
+    }
+
+    /// Running figures of the predictions made before each row was learned.
+    fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let metrics = self.state.brief(py, |state| Ok(*state.model.metrics()))?;
+        let dict = PyDict::new(py);
+        dict.set_item("rows", metrics.rows())?;
+        dict.set_item("accuracy", metrics.accuracy())?;
+        dict.set_item("log_loss", metrics.log_loss())?;
+        Ok(dict)
+    }
+
+    /// The settings as parameters of an estimator.
+    fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let settings = self.state.brief(py, |state| Ok(state.model.settings().clone()))?;
+        settings::to_dict(py, &settings)
+    }
+
+    /// The labels known so far, in the order of the probabilities.
+    #[getter]
+    fn classes(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.state.brief(py, |state| Ok(state.model.classes().to_vec()))
+    }
+
+    /// The names of the input columns.
+    #[getter]
+    fn inputs(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.state.brief(py, |state| Ok(state.columns.inputs.clone()))
+    }
+
+    /// The sum of the weights of all rows learned.
+    #[getter]
+    fn count(&self, py: Python<'_>) -> PyResult<f64> {
+        self.state.brief(py, |state| Ok(state.model.count()))
+    }
+
+    /// Whether the warm-up is over.
+    #[getter]
+    fn is_running(&self, py: Python<'_>) -> PyResult<bool> {
+        self.state.brief(py, |state| Ok(state.model.is_running()))
+    }
+
+    /// The number of input columns.
+    #[getter]
+    fn input_dim(&self) -> usize {
+        self.input_dim
+    }
+
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let stored = self.state.long(py, |state| Ok(state.stored()))?;
+        detached(py, || Ok(persist::save(&path, &stored)?))
+    }
+
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        detached(py, || Self::of_stored(persist::load(&path)?))
+    }
+
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+        detached(py, || Self::of_stored(persist::from_bytes(bytes)?))
+    }
+
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.state.long(py, |state| Ok(persist::to_bytes(&state.stored())?))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let read = slf.get_type().getattr("from_bytes")?;
+        Ok((read, (slf.get().to_bytes(slf.py())?,)))
+    }
+}

@@ -1,0 +1,217 @@
+//! `Optimizer`: ask and tell.
+
+use std::path::PathBuf;
+
+use numpy::{PyArray1, PyArray2};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use wiski::decide::{
+    Acquisition, Dimension, Goal, Optimizer as Search, OptimizerSettings, Outcome, Scale, Space, Strategy,
+};
+use wiski::persist;
+use wiski::{Error, Kernel};
+
+use crate::errors::{Failure, detached, offset, refuse};
+use crate::regressor::matrix;
+use crate::shared::Shared;
+
+/// A search for the best point of a box; `wiski.Optimizer` is made of it.
+#[pyclass(frozen, module = "wiski._core")]
+pub(crate) struct Optimizer(Shared<Search>);
+
+/// A dimension as Python gives it: name, lowest, highest, whether logarithmic, whether whole numbers.
+type Given = (String, f64, f64, bool, bool);
+
+fn strategy(text: &str) -> Result<Strategy, Failure> {
+    let (name, greedy) = text.strip_prefix("greedy ").map_or((text, false), |rest| (rest, true));
+    let (name, value) = name.split_once(':').map_or((name, None), |(n, v)| (n, Some(v)));
+    let acquisition = match (name, value) {
+        ("thompson", None) if !greedy => return Ok(Strategy::Thompson),
+        ("logei", None) => Acquisition::LogExpectedImprovement,
+        ("ei", None) => Acquisition::ExpectedImprovement,
+        ("pi", None) => Acquisition::ProbabilityOfImprovement,
+        ("ucb", None) => Acquisition::UCB,
+        ("ucb", Some(beta)) => match beta.parse::<f64>() {
+            Ok(beta) if beta >= 0.0 && beta.is_finite() => Acquisition::UpperConfidence { beta },
+            _ => {
+                return Err(refuse(
+                    "strategy",
+                    format!("'{beta}' in '{text}' is not a weight of uncertainty"),
+                ));
+            }
+        },
+        _ => {
+            let known = "logei, ei, pi, ucb, ucb:4 or thompson, or greedy before one of the first five";
+            return Err(refuse("strategy", format!("'{text}' is not {known}")));
+        }
+    };
+    Ok(if greedy { Strategy::Greedy(acquisition) } else { Strategy::Joint(acquisition) })
+}
+
+/// The family of a kernel by its name.
+fn family(name: &str) -> Result<wiski::kernel::Family, Failure> {
+    use wiski::kernel::Family::{Matern12, Matern32, Matern52, RationalQuadratic, Rbf};
+    let known = [Rbf, Matern12, Matern32, Matern52, RationalQuadratic];
+    let found = known.into_iter().find(|f| f.name() == name);
+    found.ok_or_else(|| match Kernel::parse(name, 1) {
+        Ok(_) => refuse("kernel", format!("'{name}' is not rbf, matern12, matern32, matern52 or rq")),
+        Err(error) => error.into(),
+    })
+}
+
+/// A point, its predicted value and that value's standard deviation.
+type Recommended<'py> = (Bound<'py, PyArray1<f64>>, f64, f64);
+
+/// Points and their values.
+type Trials<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);
+
+fn points(py: Python<'_>, points: Vec<Vec<f64>>) -> PyResult<Bound<'_, PyArray2<f64>>> {
+    let n = points.len();
+    matrix(py, points.concat(), n)
+}
+
+#[pymethods]
+impl Optimizer {
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "called by the Python class only, with all of them")]
+    fn new(
+        space: Vec<Given>,
+        maximize: bool,
+        strategy: &str,
+        initial: Option<usize>,
+        grid: Option<usize>,
+        kernel: &str,
+        known_noise: bool,
+        seed: u64,
+    ) -> PyResult<Self> {
+        let dimension = |(name, lo, hi, log, integer): Given| {
+            let scale = if log { Scale::Log } else { Scale::Linear };
+            Dimension { name, lo, hi, scale, integer }
+        };
+        let settings = OptimizerSettings {
+            goal: if maximize { Goal::Maximise } else { Goal::Minimise },
+            strategy: self::strategy(strategy)?,
+            initial,
+            grid,
+            family: family(kernel)?,
+            known_noise,
+            seed,
+            ..OptimizerSettings::default()
+        };
+        let space = Space::new(space.into_iter().map(dimension).collect()).map_err(Failure::from)?;
+        let search = crate::errors::guarded(|| Ok(Search::new(space, settings)?))?;
+        Ok(Self(Shared::new(search)))
+    }
+
+    /// Proposes points.
+    fn ask<'py>(&self, py: Python<'py>, q: usize) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        points(py, self.0.long(py, |search| Ok(search.ask(q)?))?)
+    }
+
+    /// Learns what was found; no value means that the trial failed. All rows are checked before any is learned.
+    #[pyo3(signature = (x, y, noise=None))]
+    fn tell(
+        &self,
+        py: Python<'_>,
+        x: Vec<Vec<f64>>,
+        y: Vec<Option<f64>>,
+        noise: Option<Vec<f64>>,
+    ) -> PyResult<()> {
+        self.0.long(py, |search| {
+            let rows = x.len();
+            let fits = |field: &str, found: usize| {
+                let wrong = Error::WrongLength { field: field.into(), expected: rows, found };
+                if found == rows { Ok(()) } else { Err(Failure::from(wrong)) }
+            };
+            fits("y", y.len())?;
+            noise.as_ref().map_or(Ok(()), |n| fits("noise", n.len()))?;
+            let mut new = search.clone();
+            for (row, (x, y)) in x.iter().zip(&y).enumerate() {
+                let told = match (y, noise.as_ref().map(|n| n[row])) {
+                    (None, _) => new.tell_failed(x),
+                    (Some(y), None) => new.tell(x, *y),
+                    (Some(y), Some(variance)) => new.tell_noisy(x, *y, variance),
+                };
+                told.map_err(|error| offset(error, row))?;
+            }
+            *search = new;
+            Ok(())
+        })
+    }
+
+    /// The best trial, if there is one.
+    fn best<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyArray1<f64>>, f64)>> {
+        let best = self.0.long(py, |search| Ok(search.best().cloned()))?;
+        Ok(best.and_then(|trial| match trial.outcome {
+            Outcome::Value(value) => Some((PyArray1::from_vec(py, trial.x), value)),
+            Outcome::Failed => None,
+        }))
+    }
+
+    /// The tried point with the best predicted value, that value, and its standard deviation.
+    fn recommend<'py>(&self, py: Python<'py>) -> PyResult<Option<Recommended<'py>>> {
+        let best = self.0.long(py, |search| Ok(search.recommend()?))?;
+        Ok(best.map(|(x, value, std)| (PyArray1::from_vec(py, x), value, std)))
+    }
+
+    /// All trials in the order told: points and values, NaN for those that failed.
+    fn trials<'py>(&self, py: Python<'py>) -> PyResult<Trials<'py>> {
+        let trials = self.0.long(py, |search| Ok(search.trials().to_vec()))?;
+        let value = |outcome: Outcome| if let Outcome::Value(y) = outcome { y } else { f64::NAN };
+        let values = trials.iter().map(|t| value(t.outcome)).collect();
+        Ok((points(py, trials.into_iter().map(|t| t.x).collect())?, PyArray1::from_vec(py, values)))
+    }
+
+    /// Points that were asked for and not yet told.
+    fn pending<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        points(py, self.0.long(py, |search| Ok(search.pending().to_vec()))?)
+    }
+
+    /// Gives up on all pending points.
+    fn forget_pending(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.long(py, |search| {
+            search.forget_pending();
+            Ok(())
+        })
+    }
+
+    /// Fits the hyperparameters to everything told so far.
+    fn refit(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.long(py, |search| Ok(search.refit()?))
+    }
+
+    /// The box, as it was given.
+    #[getter]
+    fn space(&self, py: Python<'_>) -> PyResult<Vec<Given>> {
+        self.0.brief(py, |search| {
+            let given = |d: &Dimension| (d.name.clone(), d.lo, d.hi, d.scale == Scale::Log, d.integer);
+            Ok(search.space().dimensions().iter().map(given).collect())
+        })
+    }
+
+    /// Whether large values are wanted.
+    #[getter]
+    fn maximize(&self, py: Python<'_>) -> PyResult<bool> {
+        self.0.brief(py, |search| Ok(search.settings().goal == Goal::Maximise))
+    }
+
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.0.long(py, |search| Ok(persist::save(&path, search)?))
+    }
+
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        Ok(Self(Shared::new(detached(py, || Ok(persist::load(&path)?))?)))
+    }
+
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+        Ok(Self(Shared::new(detached(py, || Ok(persist::from_bytes(bytes)?))?)))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let read = slf.get_type().getattr("from_bytes")?;
+        let bytes = slf.get().0.long(slf.py(), |search| Ok(persist::to_bytes(search)?))?;
+        Ok((read, (PyBytes::new(slf.py(), &bytes),)))
+    }
+}

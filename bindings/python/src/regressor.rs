@@ -1,0 +1,484 @@
+//! `Regressor`: an online regressor with the names of its columns.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use wiski::model::{NoiseModel, Snapshot};
+use wiski::persist::{self, Columns, Model, Stored};
+use wiski::posterior::Workspace;
+use wiski::{Error, OnlineRegressor, Prediction};
+
+use crate::errors::{Failure, detached, offset, refuse};
+use crate::rows::{Rows, check_column, column};
+use crate::settings::{self, Parameters};
+use crate::shared::Shared;
+use crate::stats::Stats;
+use crate::surface::Surface;
+
+/// From so many rows on an image of the model is worth making.
+pub(crate) const IMAGE_FROM: usize = 64;
+
+struct State {
+    columns: Columns,
+    rows: u64,
+    journal_from: u64,
+    model: OnlineRegressor,
+    /// The model as it is now, for readers; made when one is needed.
+    image: Option<Arc<Snapshot>>,
+}
+
+impl State {
+    fn new(columns: Columns, model: OnlineRegressor) -> Self {
+        Self { columns, rows: 0, journal_from: 0, model, image: None }
+    }
+
+    /// The model, to be changed.
+    fn change(&mut self) -> &mut OnlineRegressor {
+        self.image = None;
+        &mut self.model
+    }
+
+    fn image(&mut self) -> Option<Arc<Snapshot>> {
+        if self.image.is_none() {
+            self.image = self.model.snapshot();
+        }
+        self.image.clone()
+    }
+
+    fn stored(&self) -> Stored {
+        Stored {
+            columns: self.columns.clone(),
+            rows: self.rows,
+            journal_from: self.journal_from,
+            model: Model::Regressor(Box::new(self.model.clone())),
+        }
+    }
+}
+
+/// An online Gaussian process regression; `wiski.OnlineGPRegressor` is made of it.
+#[pyclass(frozen, module = "wiski._core")]
+pub(crate) struct Regressor {
+    state: Shared<State>,
+    input_dim: usize,
+}
+
+impl Regressor {
+    fn of(state: State) -> Self {
+        Self { input_dim: state.model.input_dim(), state: Shared::new(state) }
+    }
+
+    fn of_stored(stored: Stored) -> Result<Self, Failure> {
+        let Stored { columns, rows, journal_from, model } = stored;
+        match model {
+            Model::Regressor(model) => {
+                Ok(Self::of(State { columns, rows, journal_from, model: *model, image: None }))
+            }
+            Model::Classifier(_) => Err(refuse("model", "this is a classifier; load it as one")),
+        }
+    }
+
+    /// One with the same columns and another model.
+    fn with_model(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&OnlineRegressor) -> wiski::Result<OnlineRegressor> + Send,
+    ) -> PyResult<Self> {
+        let state = self.state.long(py, |state| {
+            Ok(State { rows: state.rows, ..State::new(state.columns.clone(), f(&state.model)?) })
+        })?;
+        Ok(Self::of(state))
+    }
+}
+
+/// A mean and a covariance.
+type Joint<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>);
+
+/// The standard deviation of an observation, or of the function.
+fn deviation(p: &Prediction, noise: bool) -> f64 {
+    if noise { p.std() } else { p.variance.sqrt() }
+}
+
+#[pymethods]
+impl Regressor {
+    #[new]
+    fn new(input_dim: usize, parameters: Parameters, inputs: Vec<String>, target: String) -> PyResult<Self> {
+        let model = (|| OnlineRegressor::new(input_dim, parameters.settings(input_dim)?))();
+        let columns = Columns { inputs, target, noise: None, time: None };
+        Ok(Self::of(State::new(columns, model.map_err(Failure::from)?)))
+    }
+
+    /// A model that has learned what statistics hold.
+    #[staticmethod]
+    fn from_stats(
+        py: Python<'_>,
+        stats: &Stats,
+        parameters: Parameters,
+        inputs: Vec<String>,
+        target: String,
+    ) -> PyResult<Self> {
+        let (bounds, sums) = stats.parts()?;
+        let model = detached(py, || {
+            let mut settings = parameters.settings(bounds.len())?;
+            settings.features = wiski::Features::Identity;
+            settings.inputs = wiski::model::InputScaling::Bounds(bounds);
+            Ok(OnlineRegressor::from_stats(sums, settings)?)
+        })?;
+        let columns = Columns { inputs, target, noise: None, time: None };
+        Ok(Self::of(State { rows: model.count() as u64, ..State::new(columns, model) }))
+    }
+
+    /// Predicts and learns rows, a block at a time; between blocks other threads predict, and signals are heard.
+    #[pyo3(signature = (x, y, noise=None, time=None))]
+    fn learn(
+        &self,
+        py: Python<'_>,
+        x: PyReadonlyArray2<'_, f64>,
+        y: PyReadonlyArray1<'_, f64>,
+        noise: Option<PyReadonlyArray1<'_, f64>>,
+        time: Option<PyReadonlyArray1<'_, f64>>,
+    ) -> PyResult<()> {
+        let rows = Rows::of(&x).of_width(self.input_dim)?;
+        let (y, noise, time) = (column(&y), noise.as_ref().map(column), time.as_ref().map(column));
+        rows.check_finite()?;
+        check_column("y", &y, rows.len())?;
+        noise.as_ref().map_or(Ok(()), |n| check_column("noise", n, rows.len()))?;
+        time.as_ref().map_or(Ok(()), |t| check_column("time", t, rows.len()))?;
+        for (range, block) in rows.blocks() {
+            self.state.long(py, |state| {
+                for (x, row) in block.chunks_exact(self.input_dim).zip(range) {
+                    let (noise, time) = (noise.as_ref().map(|n| n[row]), time.as_ref().map(|t| t[row]));
+                    let learned = state.change().step_with(x, y[row], noise, time);
+                    learned.map_err(|error| offset(error, row))?;
+                    state.rows += 1;
+                }
+                Ok(())
+            })?;
+            py.check_signals()?;
+        }
+        Ok(())
+    }
+
+    /// Predicts and learns one row.
+    #[pyo3(signature = (x, y, noise=None, time=None))]
+    fn learn_one(
+        &self,
+        py: Python<'_>,
+        x: Vec<f64>,
+        y: f64,
+        noise: Option<f64>,
+        time: Option<f64>,
+    ) -> PyResult<()> {
+        self.state.long(py, |state| {
+            state.change().step_with(&x, y, noise, time)?;
+            state.rows += 1;
+            Ok(())
+        })
+    }
+
+    /// Means, or means and standard deviations.
+    fn predict<'py>(
+        &self,
+        py: Python<'py>,
+        x: PyReadonlyArray2<'py, f64>,
+        with_std: bool,
+        noise: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let rows = Rows::of(&x).of_width(self.input_dim)?;
+        let n = rows.len();
+        if n == 1 {
+            let row = rows.block(0..1);
+            let p = self.state.brief(py, |state| Ok(state.model.predict(&row)?))?;
+            let mean = PyArray1::from_slice(py, &[p.mean]);
+            if !with_std {
+                return Ok(mean.into_any());
+            }
+            return (mean, PyArray1::from_slice(py, &[deviation(&p, noise)]))
+                .into_pyobject(py)
+                .map(Bound::into_any);
+        }
+        let (mut mean, mut std) = (vec![0.0; n], vec![0.0; n]);
+        detached(py, || {
+            let image = if n >= IMAGE_FROM { self.state.lock()?.image() } else { None };
+            for (range, block) in rows.blocks() {
+                for (x, row) in block.chunks_exact(self.input_dim).zip(range) {
+                    // Off the grid of the image the model itself may know what to do.
+                    let p = match image.as_ref().map(|image| image.predict(x)) {
+                        Some(Ok(p)) => Ok(p),
+                        _ => self.state.lock()?.model.predict(x),
+                    };
+                    let p = p.map_err(|error| offset(error, row))?;
+                    (mean[row], std[row]) = (p.mean, deviation(&p, noise));
+                }
+            }
+            Ok(())
+        })?;
+        let mean = PyArray1::from_vec(py, mean);
+        if !with_std {
+            return Ok(mean.into_any());
+        }
+        (mean, PyArray1::from_vec(py, std)).into_pyobject(py).map(Bound::into_any)
+    }
+
+    /// The mean and the standard deviation at one row.
+    fn predict_one(&self, py: Python<'_>, x: Vec<f64>, noise: bool) -> PyResult<(f64, f64)> {
+        let p = self.state.brief(py, |state| Ok(state.model.predict(&x)?))?;
+        Ok((p.mean, deviation(&p, noise)))
+    }
+
+    /// How long the library takes for a prediction, in seconds: what a call from Python adds is measured against it.
+    #[pyo3(name = "_seconds_per_prediction")]
+    fn seconds_per_prediction(&self, py: Python<'_>, x: Vec<f64>, repeats: u32) -> PyResult<f64> {
+        self.state.long(py, |state| {
+            let start = std::time::Instant::now();
+            for _ in 0..repeats {
+                std::hint::black_box(state.model.predict(std::hint::black_box(&x))?);
+            }
+            Ok(start.elapsed().as_secs_f64() / f64::from(repeats))
+        })
+    }
+
+    /// The joint mean and covariance.
+    fn joint<'py>(
+        &self,
+        py: Python<'py>,
+        x: PyReadonlyArray2<'py, f64>,
+        noise: bool,
+    ) -> PyResult<Joint<'py>> {
+        let rows = Rows::of(&x).of_width(self.input_dim)?;
+        let n = rows.len();
+        let (mean, covariance) = self.state.long(py, |state| {
+            let x = rows.block(0..n);
+            // A grid that grows does so here.
+            for (row, x) in x.chunks_exact(self.input_dim).enumerate() {
+                state.model.predict(x).map_err(|error| offset(error, row))?;
+            }
+            let h = state.model.coordinates(&x)?;
+            let Some(process) = state.model.model() else { return Err(warming_up("a joint prediction")) };
+            let (mut mean, mut covariance) = process.posterior().joint(&h, &mut Workspace::default())?;
+            let scale = state.model.target_scale();
+            mean.iter_mut().for_each(|m| *m = scale.shift + scale.scale * *m);
+            covariance.iter_mut().for_each(|c| *c *= scale.scale * scale.scale);
+            if noise && state.model.settings().noise == NoiseModel::Learned {
+                let own = process.noise() * scale.scale * scale.scale;
+                (0..n).for_each(|i| covariance[i * (n + 1)] += own);
+            }
+            Ok((mean, covariance))
+        })?;
+        Ok((PyArray1::from_vec(py, mean), matrix(py, covariance, n)?))
+    }
+
+    /// Values at rows of functions drawn from the posterior: one column for each function.
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        x: PyReadonlyArray2<'py, f64>,
+        count: usize,
+        seed: u64,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let rows = Rows::of(&x).of_width(self.input_dim)?;
+        let n = rows.len();
+        let values = self.state.long(py, |state| {
+            let x = rows.block(0..n);
+            for (row, x) in x.chunks_exact(self.input_dim).enumerate() {
+                state.model.predict(x).map_err(|error| offset(error, row))?;
+            }
+            let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+            let mut values = vec![0.0; n * count];
+            for j in 0..count {
+                let function = state.model.sample(&mut rng)?;
+                for (row, x) in x.chunks_exact(self.input_dim).enumerate() {
+                    values[row * count + j] = function.value(x).map_err(|error| offset(error, row))?;
+                }
+            }
+            Ok(values)
+        })?;
+        matrix(py, values, n)
+    }
+
+    /// Un-learns rows.
+    #[pyo3(signature = (x, y, noise=None))]
+    fn forget(
+        &self,
+        py: Python<'_>,
+        x: PyReadonlyArray2<'_, f64>,
+        y: PyReadonlyArray1<'_, f64>,
+        noise: Option<PyReadonlyArray1<'_, f64>>,
+    ) -> PyResult<()> {
+        let rows = Rows::of(&x).of_width(self.input_dim)?;
+        let (y, noise) = (column(&y), noise.as_ref().map(column));
+        rows.check_finite()?;
+        check_column("y", &y, rows.len())?;
+        noise.as_ref().map_or(Ok(()), |n| check_column("noise", n, rows.len()))?;
+        self.state.long(py, |state| {
+            // All or nothing: what cannot be un-learned leaves the model as it was.
+            let mut model = state.model.clone();
+            for (row, x) in rows.block(0..rows.len()).chunks_exact(self.input_dim).enumerate() {
+                let variance = noise.as_ref().map_or(1.0, |n| n[row]);
+                model.forget_noisy(x, y[row], variance).map_err(|error| offset(error, row))?;
+            }
+            *state.change() = model;
+            Ok(())
+        })
+    }
+
+    /// Learns everything another model has learned.
+    fn merge(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        // A copy first: two models that merge each other at once must not wait for each other.
+        let (theirs, rows) = other.state.long(py, |state| Ok((state.model.clone(), state.rows)))?;
+        self.state.long(py, |state| {
+            state.change().merge(&theirs)?;
+            state.rows += rows;
+            Ok(())
+        })
+    }
+
+    /// Makes all rows so far count less.
+    fn decay(&self, py: Python<'_>, factor: f64) -> PyResult<()> {
+        self.state.long(py, |state| Ok(state.change().decay(factor)?))
+    }
+
+    /// Ends the warm-up with the rows seen so far.
+    fn finish_warm_up(&self, py: Python<'_>) -> PyResult<()> {
+        self.state.long(py, |state| Ok(state.change().finish_warm_up()?))
+    }
+
+    /// Stops learning the feature map.
+    fn freeze_features(&self, py: Python<'_>) -> PyResult<()> {
+        self.state.long(py, |state| Ok(state.change().freeze_features()?))
+    }
+
+    /// Fits the hyperparameters to everything learned so far.
+    fn refit(&self, py: Python<'_>) -> PyResult<()> {
+        self.state.long(py, |state| Ok(state.change().refit()?))
+    }
+
+    /// A model with the same scales, features and hyperparameters that has learned nothing.
+    fn shard(&self, py: Python<'_>) -> PyResult<Self> {
+        self.with_model(py, OnlineRegressor::shard)
+    }
+
+    /// The model as it would be after hypothetical rows.
+    #[pyo3(signature = (x, y, noise=None))]
+    fn conditioned(
+        &self,
+        py: Python<'_>,
+        x: PyReadonlyArray2<'_, f64>,
+        y: PyReadonlyArray1<'_, f64>,
+        noise: Option<PyReadonlyArray1<'_, f64>>,
+    ) -> PyResult<Self> {
+        let rows = Rows::of(&x).of_width(self.input_dim)?;
+        let (y, noise) = (column(&y), noise.as_ref().map(column));
+        check_column("y", &y, rows.len())?;
+        self.with_model(py, |model| model.conditioned(&rows.block(0..rows.len()), &y, noise.as_deref()))
+    }
+
+    /// The model as it is now, for joint predictions with gradients.
+    fn surface(&self, py: Python<'_>) -> PyResult<Surface> {
+        let surface = self
+            .state
+            .long(py, |state| state.model.surface()?.ok_or_else(|| warming_up("a joint prediction")))?;
+        Ok(Surface::of(surface, self.input_dim))
+    }
+
+    /// The log marginal likelihood of everything learned, in the user's units.
+    fn log_evidence(&self, py: Python<'_>) -> PyResult<f64> {
+        self.state.long(py, |state| {
+            let Some(process) = state.model.model() else { return Err(warming_up("the evidence")) };
+            let scale = state.model.target_scale().scale;
+            Ok(process.evidence()?.value - state.model.count() * scale.ln())
+        })
+    }
+
+    /// Names and values of the hyperparameters, in the model's units.
+    fn hyperparameters(&self, py: Python<'_>) -> PyResult<Vec<(String, f64)>> {
+        self.state
+            .brief(py, |state| Ok(state.model.model().map_or_else(Vec::new, |m| m.hyperparameters().named())))
+    }
+
+    /// Running figures of the predictions made before each row was learned.
+    fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let metrics = self.state.brief(py, |state| Ok(*state.model.metrics()))?;
+        let dict = PyDict::new(py);
+        dict.set_item("rows", metrics.rows())?;
+        dict.set_item("rmse", metrics.rmse())?;
+        dict.set_item("nll", metrics.nll())?;
+        dict.set_item("coverage95", metrics.coverage95())?;
+        Ok(dict)
+    }
+
+    /// The settings as parameters of an estimator.
+    fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let settings = self.state.brief(py, |state| Ok(state.model.settings().clone()))?;
+        settings::to_dict(py, &settings)
+    }
+
+    /// The names of the input columns.
+    #[getter]
+    fn inputs(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.state.brief(py, |state| Ok(state.columns.inputs.clone()))
+    }
+
+    /// The sum of the weights of all rows learned.
+    #[getter]
+    fn count(&self, py: Python<'_>) -> PyResult<f64> {
+        self.state.brief(py, |state| Ok(state.model.count()))
+    }
+
+    /// Whether the warm-up is over.
+    #[getter]
+    fn is_running(&self, py: Python<'_>) -> PyResult<bool> {
+        self.state.brief(py, |state| Ok(state.model.is_running()))
+    }
+
+    /// How often the hyperparameters were refitted.
+    #[getter]
+    fn refits(&self, py: Python<'_>) -> PyResult<usize> {
+        self.state.brief(py, |state| Ok(state.model.refits()))
+    }
+
+    /// The number of input columns.
+    #[getter]
+    fn input_dim(&self) -> usize {
+        self.input_dim
+    }
+
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let stored = self.state.long(py, |state| Ok(state.stored()))?;
+        detached(py, || Ok(persist::save(&path, &stored)?))
+    }
+
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        detached(py, || Self::of_stored(persist::load(&path)?))
+    }
+
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+        detached(py, || Self::of_stored(persist::from_bytes(bytes)?))
+    }
+
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.state.long(py, |state| Ok(persist::to_bytes(&state.stored())?))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let read = slf.get_type().getattr("from_bytes")?;
+        Ok((read, (slf.get().to_bytes(slf.py())?,)))
+    }
+}
+
+pub(crate) fn warming_up(operation: &'static str) -> Failure {
+    Error::Unsupported { operation, reason: "the warm-up is not over" }.into()
+}
+
+/// Numbers row after row as a matrix of n rows.
+pub(crate) fn matrix(py: Python<'_>, values: Vec<f64>, n: usize) -> PyResult<Bound<'_, PyArray2<f64>>> {
+    let width = values.len().checked_div(n).unwrap_or(0);
+    PyArray1::from_vec(py, values).reshape([n, width])
+}

@@ -1,0 +1,138 @@
+"""One family of exceptions, whose messages name the value and its place."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+import wiski
+from wiski import OnlineGPRegressor, _core
+
+FAMILY = ["OffGridError", "UnsupportedError", "FileError", "NotFittedError", "InternalError"]
+
+
+def test_one_family():
+    for name in FAMILY:
+        assert issubclass(getattr(wiski, name), wiski.WiskiError)
+    assert issubclass(wiski.WiskiError, ValueError)
+    assert issubclass(wiski.FileError, OSError)
+    assert issubclass(wiski.NotFittedError, NotFittedError)
+
+
+def test_no_panic_crosses(capfd):
+    with pytest.raises(wiski.InternalError, match="on purpose"):
+        _core._panic()
+
+
+@pytest.mark.parametrize("bad, words", [(np.nan, "NaN"), (np.inf, "inf")])
+def test_numbers_that_are_none(waves, bad, words):
+    X, y = waves
+    model = OnlineGPRegressor().fit(X, y)
+    before = model.predict(X)
+    rows = X[:10].copy()
+    rows[4, 1] = bad
+    # Through the fast path and through scikit-learn's checks.
+    with pytest.raises(wiski.WiskiError, match=rf"x\[1\] is {words} in row 4"):
+        model.predict(rows)
+    with pytest.raises(wiski.WiskiError, match=rf"x\[1\] is {words} in row 4"):
+        model.partial_fit(rows, y[:10])
+    with pytest.raises(ValueError, match=f"(?i){words}"):
+        model.predict(rows.tolist())
+    targets = y[:10].copy()
+    targets[7] = bad
+    with pytest.raises(wiski.WiskiError, match=f"y is {words} in row 7"):
+        model.partial_fit(X[:10], targets)
+    # Nothing of a refused batch was learned.
+    assert model.n_seen_ == 400
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+def test_shapes(waves):
+    X, y = waves
+    model = OnlineGPRegressor().fit(X, y)
+    with pytest.raises(ValueError, match="3 features.*expecting 2"):
+        model.predict(np.zeros((5, 3)))
+    with pytest.raises(ValueError, match="0 sample"):
+        model.predict(np.zeros((0, 2)))
+    with pytest.raises(ValueError, match="inconsistent"):
+        model.partial_fit(X[:5].tolist(), y[:4])
+    with pytest.raises(wiski.WiskiError, match="y has 4 values where 5 are needed"):
+        model.partial_fit(X[:5], y[:4])
+    with pytest.raises(wiski.WiskiError, match="noise has the shape"):
+        model.partial_fit(X[:5], y[:5], noise=[1.0])
+    with pytest.raises(wiski.WiskiError, match="n_samples=1"):
+        OnlineGPRegressor().fit(X[:1], y[:1])
+
+
+def test_not_fitted():
+    model = OnlineGPRegressor()
+    for call in (
+        lambda: model.predict([[1.0]]),
+        lambda: model.sample_y([[1.0]]),
+        lambda: model.save("nowhere"),
+        lambda: model.metrics_,
+        lambda: model.forget([[1.0]], [1.0]),
+        lambda: model.log_marginal_likelihood(),
+    ):
+        with pytest.raises(wiski.NotFittedError, match="OnlineGPRegressor instance is not fitted"):
+            call()
+
+
+@pytest.mark.parametrize(
+    "parameters, words",
+    [
+        ({"features": "projekt"}, "features: 'projekt'"),
+        ({"features": "project:9"}, "1 to 4 axes, not 9"),
+        ({"kernel": "rfb"}, "'rfb'"),
+        ({"grid": [8, 8, 8]}, "grid: 3 numbers of points were given for 2 axes"),
+        ({"grid": 2000}, "more than the 16384"),
+        ({"schedule": "never"}, "schedule: 'never'"),
+        ({"schedule": "geometric:0.5"}, "growth ratio: 0.5"),
+        ({"half_life": -1.0}, "half-life: -1"),
+        ({"bounds": [(0, 1)]}, "bounds has 1 values where 2"),
+        ({"bounds": [(0, 1), (1, 1)]}, "column 1"),
+        ({"off_grid": "hope"}, "off_grid: 'hope'"),
+        ({"initial": {"lenghtscale": 1.0}}, "'lenghtscale'"),
+        ({"initial": {"lengthscale": [1.0, 2.0, 3.0]}}, "3 values were given for 2"),
+        ({"initial": {"noise": -1.0}}, "initial noise: -1"),
+    ],
+)
+def test_parameters_that_describe_no_model(waves, parameters, words):
+    with pytest.raises(wiski.WiskiError, match="(?s).*" + words.replace("(", r"\(")):
+        OnlineGPRegressor(**parameters).fit(*waves)
+
+
+def test_off_the_grid(waves):
+    X, y = waves
+    box = [(100, 300), (-0.01, 0.01)]
+    strict = OnlineGPRegressor(bounds=box, off_grid="error").fit(X, y)
+    with pytest.raises(wiski.OffGridError, match="row 1 lies off the grid: axis 0"):
+        strict.predict(np.array([[200.0, 0.0], [900.0, 0.0]]))
+    humble = OnlineGPRegressor(bounds=box, off_grid="prior").fit(X, y)
+    mean, std = humble.predict([[900.0, 0.0]], return_std=True)
+    assert abs(mean[0] - y.mean()) < 1 and std[0] > 5
+    growing = OnlineGPRegressor(bounds=box).fit(X, y)
+    assert growing.predict([[310.0, 0.0]], return_std=True)[1][0] > growing.predict(X[:1], return_std=True)[1][0]
+    with pytest.raises(wiski.OffGridError, match="at most 16384"):
+        growing.predict([[1e9, 0.0]])
+
+
+def test_files_that_are_none(tmp_path, waves):
+    with pytest.raises(wiski.FileError, match="missing.wiski"):
+        wiski.load(tmp_path / "missing.wiski")
+    text = tmp_path / "text.wiski"
+    text.write_text("hello, this is not a model, but it is long enough to be a header of one")
+    with pytest.raises(wiski.FileError, match="not a wiski file"):
+        wiski.load(text)
+    model = OnlineGPRegressor().fit(*waves)
+    model.save(tmp_path / "whole.wiski")
+    data = (tmp_path / "whole.wiski").read_bytes()
+    (tmp_path / "cut.wiski").write_bytes(data[: len(data) // 2])
+    with pytest.raises(wiski.FileError, match="cut off"):
+        wiski.load(tmp_path / "cut.wiski")
+    damaged = bytearray(data)
+    damaged[len(data) // 2] ^= 1
+    (tmp_path / "damaged.wiski").write_bytes(damaged)
+    with pytest.raises(wiski.FileError, match="checksum"):
+        wiski.load(tmp_path / "damaged.wiski")
+    with pytest.raises(wiski.FileError):
+        model.save(tmp_path / "no" / "such" / "folder")

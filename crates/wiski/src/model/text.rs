@@ -1,0 +1,119 @@
+//! Settings as text, as people write them: `project:2`, `mlp:64,64:2`, `geometric:1.1`.
+//!
+//! What [`Display`](fmt::Display) writes, [`FromStr`] reads back as the same value.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::settings::{Features, Schedule};
+use crate::error::{Error, Result};
+
+fn refuse<T>(field: &str, reason: String) -> Result<T> {
+    Err(Error::Config { field: field.into(), reason })
+}
+
+impl FromStr for Features {
+    type Err = Error;
+
+    /// `auto`, `identity`, `additive`, `additive:12` (directions), `project:2` (features), `mlp:64,64:2` (widths of
+    /// the hidden layers, features).
+    fn from_str(text: &str) -> Result<Self> {
+        let number = |part: &str| match part.trim().parse::<usize>() {
+            Ok(n) if n > 0 => Ok(n),
+            _ => refuse("features", format!("'{part}' in '{text}' is not a number of features or a width")),
+        };
+        let numbers = |part: &str| part.split(',').map(number).collect::<Result<Vec<_>>>();
+        let parts: Vec<&str> = text.split(':').collect();
+        Ok(match parts[..] {
+            ["auto"] => Self::Auto,
+            ["identity"] => Self::Identity,
+            ["additive"] => Self::Additive { directions: None },
+            ["additive", directions] => Self::Additive { directions: Some(number(directions)?) },
+            ["project"] => Self::Project { outputs: 2 },
+            ["project", outputs] => Self::Project { outputs: number(outputs)? },
+            ["mlp"] => Self::Mlp { hidden: vec![64, 64], outputs: 2 },
+            ["mlp", hidden] => Self::Mlp { hidden: numbers(hidden)?, outputs: 2 },
+            ["mlp", hidden, outputs] => Self::Mlp { hidden: numbers(hidden)?, outputs: number(outputs)? },
+            _ => {
+                let known = "auto, identity, additive, additive:12, project:2 or mlp:64,64:2";
+                return refuse("features", format!("'{text}' is not {known}"));
+            }
+        })
+    }
+}
+
+impl fmt::Display for Features {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Identity => f.write_str("identity"),
+            Self::Additive { directions: None } => f.write_str("additive"),
+            Self::Additive { directions: Some(k) } => write!(f, "additive:{k}"),
+            Self::Project { outputs } => write!(f, "project:{outputs}"),
+            Self::Mlp { hidden, outputs } => {
+                let widths: Vec<String> = hidden.iter().map(ToString::to_string).collect();
+                write!(f, "mlp:{}:{outputs}", widths.join(","))
+            }
+        }
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = Error;
+
+    /// `geometric` or `geometric:1.1` (growth between refits), `every-step` or `every-step:0.005` (learning rate),
+    /// `off`.
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, value) = text.split_once(':').map_or((text, None), |(n, v)| (n, Some(v)));
+        let number = |default: f64| match value.map(|v| v.trim().parse::<f64>()) {
+            None => Ok(default),
+            Some(Ok(v)) if v.is_finite() => Ok(v),
+            Some(_) => refuse("schedule", format!("'{text}' ends in something that is not a number")),
+        };
+        match (name, value) {
+            ("geometric", _) => Ok(Self::Geometric { ratio: number(1.1)? }),
+            ("every-step", _) => Ok(Self::EveryStep { rate: number(0.005)? }),
+            ("off", None) => Ok(Self::Off),
+            _ => refuse("schedule", format!("'{text}' is not geometric:1.1, every-step or off")),
+        }
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Geometric { ratio } => write!(f, "geometric:{ratio}"),
+            Self::EveryStep { rate } => write!(f, "every-step:{rate}"),
+            Self::Off => f.write_str("off"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for text in ["auto", "identity", "additive", "additive:12", "project:3", "mlp:64,32:2"] {
+            assert_eq!(text.parse::<Features>().unwrap().to_string(), text);
+        }
+        for text in ["geometric:1.25", "every-step:0.005", "off"] {
+            assert_eq!(text.parse::<Schedule>().unwrap().to_string(), text);
+        }
+        assert_eq!("mlp".parse::<Features>().unwrap().to_string(), "mlp:64,64:2");
+        assert_eq!("geometric".parse::<Schedule>().unwrap(), Schedule::Geometric { ratio: 1.1 });
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for text in ["", "projekt", "project:0", "project:x", "mlp:64,-1:2", "identity:2", "additive:1:2"] {
+            let error = text.parse::<Features>().unwrap_err().to_string();
+            assert!(error.starts_with("features: ") && error.contains(text), "{error}");
+        }
+        for text in ["never", "off:1", "geometric:x", "every-step:inf"] {
+            let error = text.parse::<Schedule>().unwrap_err().to_string();
+            assert!(error.starts_with("schedule: ") && error.contains(text), "{error}");
+        }
+    }
+}
