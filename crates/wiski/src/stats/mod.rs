@@ -196,7 +196,8 @@ impl Stats {
     /// allocation.
     pub fn observe(&mut self, h: &[f64], y: f64, noise: f64) -> Result<()> {
         self.check(h, y, noise, 0)?;
-        self.add(y, noise, 1.0)
+        self.add(y, noise, 1.0);
+        Ok(())
     }
 
     /// Learns many observations: `h` holds the points row after row. If any row is refused, none is learned.
@@ -210,31 +211,9 @@ impl Stats {
         for (row, point) in h.chunks_exact(d).enumerate() {
             self.check(point, y[row], noise_at(row), row)?;
         }
-        if let Gram::LowRank(_) = self.gram {
-            return self.observe_batch_by_root(h, y, noise_at);
-        }
         for (row, point) in h.chunks_exact(d).enumerate() {
             self.lattice.locate(point, row, &mut self.weights.0)?;
-            self.add(y[row], noise_at(row), 1.0)?;
-        }
-        Ok(())
-    }
-
-    /// The rank-q update of the paper's root, a few points at a time.
-    fn observe_batch_by_root(&mut self, h: &[f64], y: &[f64], noise: impl Fn(usize) -> f64) -> Result<()> {
-        const TOGETHER: usize = 16;
-        let (d, m) = (self.lattice.dim(), self.lattice.len());
-        for (chunk, points) in h.chunks(TOGETHER * d).enumerate() {
-            let mut columns = vec![0.0; points.len() / d * m];
-            for (i, (point, column)) in points.chunks_exact(d).zip(columns.chunks_exact_mut(m)).enumerate() {
-                let row = chunk * TOGETHER + i;
-                self.lattice.locate(point, row, &mut self.weights.0)?;
-                self.lattice.scatter(&self.weights.0, noise(row).sqrt().recip(), column);
-                self.add_moments(y[row], noise(row), 1.0);
-            }
-            if let Gram::LowRank(root) = &mut self.gram {
-                root.add(&columns)?;
-            }
+            self.add(y[row], noise_at(row), 1.0);
         }
         Ok(())
     }
@@ -258,7 +237,8 @@ impl Stats {
             self.add_moments(y, noise, -1.0);
             return Ok(());
         }
-        self.add(y, noise, -1.0)
+        self.add(y, noise, -1.0);
+        Ok(())
     }
 
     /// Exponential forgetting: every observation so far counts `factor` times as much (0 < factor ≤ 1).
@@ -302,7 +282,7 @@ impl Stats {
         let other = grown.as_ref().unwrap_or(other);
         match (&mut self.gram, &other.gram) {
             (Gram::Exact(a), Gram::Exact(b)) => a.add_scaled(1.0, b),
-            (Gram::LowRank(a), Gram::LowRank(b)) => a.merge(b)?,
+            (Gram::LowRank(a), Gram::LowRank(b)) => a.merge(b),
             _ => {}
         }
         self.b.iter_mut().zip(&other.b).for_each(|(a, &b)| *a += b);
@@ -477,17 +457,16 @@ impl Stats {
 
     /// Adds `sign` times the observation whose weights are in the buffer.
     #[inline]
-    fn add(&mut self, y: f64, noise: f64, sign: f64) -> Result<()> {
+    fn add(&mut self, y: f64, noise: f64, sign: f64) {
         match &mut self.gram {
             Gram::Exact(a) => a.add_outer(&self.lattice, &self.weights.0, sign / noise),
             Gram::LowRank(root) => {
                 let mut column = vec![0.0; self.lattice.len()];
                 self.lattice.scatter(&self.weights.0, noise.sqrt().recip(), &mut column);
-                root.add(&column)?;
+                root.add(&column);
             }
         }
         self.add_moments(y, noise, sign);
-        Ok(())
     }
 
     #[inline]
