@@ -259,7 +259,7 @@ impl Regressor {
             }
             let h = state.model.coordinates(&x)?;
             let Some(process) = state.model.model() else { return Err(warming_up("a joint prediction")) };
-            let (mut mean, mut covariance) = process.posterior().joint(&h, &mut Workspace::default())?;
+            let (mut mean, mut covariance) = process.posterior()?.joint(&h, &mut Workspace::default())?;
             let scale = state.model.target_scale();
             mean.iter_mut().for_each(|m| *m = scale.shift + scale.scale * *m);
             covariance.iter_mut().for_each(|c| *c *= scale.scale * scale.scale);

@@ -3,6 +3,7 @@
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use wiski::feature::Column;
+use wiski::large::{Accuracy, Engine};
 use wiski::learn::WarmUpTraining;
 use wiski::model::{DriftDetector, HalfLife, InputScaling, NoiseModel};
 use wiski::{Features, Kernel, OffGrid, Schedule, Settings};
@@ -65,7 +66,12 @@ pub(crate) struct ModelOptions {
     #[arg(long, value_name = "NAME=VALUES", num_args = 1..)]
     init: Vec<String>,
 
-    /// The largest number of points to which the grid may grow
+    /// How posteriors are computed: dense (a factorization, exact), sparse (exact, for matern12 on large grids),
+    /// krylov (iterations, for large grids) or auto: by the size of the grid and the kernel
+    #[arg(long, value_enum, default_value_t = EngineOption::Auto)]
+    engine: EngineOption,
+
+    /// The largest number of points to which the grid may grow by itself
     #[arg(long, default_value_t = 1 << 14, value_name = "POINTS")]
     max_grid: usize,
 }
@@ -78,6 +84,18 @@ enum OffGridOption {
     Extend,
     /// Predict with the prior and learn nothing from the row
     Prior,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EngineOption {
+    /// By the size of the grid and the kernel
+    Auto,
+    /// A factorization as large as the rank of the prior
+    Dense,
+    /// A sparse factorization, for products of matern12 on one grid
+    Sparse,
+    /// Conjugate gradients, for one grid
+    Krylov,
 }
 
 impl ModelOptions {
@@ -138,6 +156,12 @@ impl ModelOptions {
                 OffGridOption::Prior => OffGrid::Prior,
             },
             max_grid_points: self.max_grid,
+            engine: match self.engine {
+                EngineOption::Auto => Engine::Auto,
+                EngineOption::Dense => Engine::Dense,
+                EngineOption::Sparse => Engine::Sparse,
+                EngineOption::Krylov => Engine::Krylov(Accuracy::default()),
+            },
             half_life: self.half_life(timed)?,
             seed: self.seed,
             ..defaults

@@ -245,7 +245,7 @@ impl WiskiSteps {
     fn in_space(start: &Wiski, space: HyperSpace, rate: f64) -> Result<Self> {
         let hyper = start.hyperparameters();
         let adam = Adam::new(space.dim(), rate)?;
-        let (stats, posterior) = (start.stats().clone(), start.posterior().clone());
+        let (stats, posterior) = (start.stats().clone(), start.posterior()?.clone());
         Ok(Self {
             stats,
             hyper,

@@ -85,7 +85,7 @@ fn main() -> Result<()> {
         "\n  {:.0} rows/s: {seconds:.2} s, of which {refits} refits took {refitting:.2} s",
         score.count / seconds
     );
-    print_map(&model.predictor());
+    print_map(&model.predictor().expect("a predictor"));
     Ok(())
 }
 

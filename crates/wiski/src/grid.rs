@@ -332,6 +332,20 @@ impl Lattice {
         Self { grids, offsets, len, dim }
     }
 
+    /// Grids over the same boxes with at most about `limit` points each.
+    pub(crate) fn coarse(&self, limit: usize) -> Result<Self> {
+        let coarse = |grid: &Grid| {
+            if grid.len() <= limit {
+                return Ok(grid.clone());
+            }
+            let shrink = (limit as f64 / grid.len() as f64).powf(1.0 / grid.dim() as f64);
+            let fewer = |points: usize| ((points as f64 * shrink) as usize).max(6).min(points);
+            let axes = grid.axes().iter().map(|a| Axis::covering(a.lo(), a.hi(), fewer(a.points())));
+            Grid::new(axes.collect::<Result<_>>()?)
+        };
+        Self::new(self.grids.iter().map(coarse).collect::<Result<_>>()?)
+    }
+
     /// The grids, one per block.
     pub fn grids(&self) -> &[Grid] {
         &self.grids

@@ -133,9 +133,9 @@ fn learned() -> (Wiski, Data) {
 #[test]
 fn samples_have_the_mean_and_variance_of_the_posterior() {
     let (model, _) = learned();
-    let (posterior, p) = (model.posterior(), model.rank());
+    let (posterior, p) = (model.posterior().unwrap(), model.rank());
     let h = [0.3, 0.8, 0.1, 0.6];
-    let want = model.predictor().predict(&h).unwrap();
+    let want = model.predictor().unwrap().predict(&h).unwrap();
     let mean = posterior.sample(&vec![0.0; p]).unwrap().value(&h).unwrap();
     close(mean, want.mean, 1e-10, "mean");
     // The value is linear in ξ: the squares of the slopes add up to the variance.
@@ -150,10 +150,10 @@ fn samples_have_the_mean_and_variance_of_the_posterior() {
 #[test]
 fn gradients_of_predictions_match_differences_for_every_block() {
     let (model, _) = learned();
-    let (predictor, mut ws) = (model.predictor(), Workspace::default());
+    let (predictor, mut ws) = (model.predictor().unwrap(), Workspace::default());
     let h = [0.31, 0.77, 0.12, 0.58];
     let fast = predictor.predict_gradient(&h).unwrap();
-    let slow = model.posterior().predict_gradient(&h, &mut ws).unwrap();
+    let slow = model.posterior().unwrap().predict_gradient(&h, &mut ws).unwrap();
     close(fast.prediction.mean, slow.prediction.mean, 1e-10, "mean");
     close(fast.prediction.variance, slow.prediction.variance, 1e-9, "variance");
     for k in 0..4 {

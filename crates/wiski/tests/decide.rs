@@ -60,7 +60,7 @@ fn a_surface_predicts_jointly_as_the_posterior_does() {
     for axes in [&[1][..], &[2], &[3], &[1, 2], &[1, 1, 1]] {
         let mut model = model(axes);
         let d: usize = axes.iter().sum();
-        let surface = model.posterior().surface();
+        let surface = model.posterior().unwrap().surface();
         let h = points(4, d, 2);
         let (mean, covariance) = model.joint(&h).unwrap();
         let mut joint = Joint::default();
@@ -104,7 +104,7 @@ const ALL: [Acquisition; 5] = [
 #[test]
 fn criteria_of_one_point_are_their_integrals() {
     let model = model(&[2]);
-    let surface = model.posterior().surface();
+    let surface = model.posterior().unwrap().surface();
     let samples = BaseSamples::new(1, 1, 0);
     let mut joint = Joint::default();
     for (seed, deviations) in [(1, -1.5), (2, 0.3), (3, 2.0), (4, 6.0)] {
@@ -142,7 +142,7 @@ fn gradients_of_all_criteria() {
     for axes in [&[1][..], &[2], &[3], &[1, 2]] {
         let model = model(axes);
         let d: usize = axes.iter().sum();
-        let surface = model.posterior().surface();
+        let surface = model.posterior().unwrap().surface();
         let standing = Standing { maxima: vec![0.9, 1.3, 2.0], ..Standing::with_best(0.2) };
         for q in 1..=3 {
             let samples = BaseSamples::new(q, 64, 5);
@@ -170,7 +170,7 @@ fn gradients_of_all_criteria() {
 #[test]
 fn criteria_of_several_points_are_their_expectations() {
     let model = model(&[2]);
-    let surface = model.posterior().surface();
+    let surface = model.posterior().unwrap().surface();
     let h = points(3, 2, 8);
     let mut joint = Joint::default();
     surface.predict(&h, &mut joint).unwrap();
@@ -219,7 +219,7 @@ fn criteria_of_several_points_are_their_expectations() {
 #[test]
 fn information_about_the_maximum() {
     let model = model(&[2]);
-    let surface = model.posterior().surface();
+    let surface = model.posterior().unwrap().surface();
     let (h, samples, mut joint) = (points(1, 2, 17), BaseSamples::new(1, 1, 0), Joint::default());
     surface.predict(&h, &mut joint).unwrap();
     let (mean, variance, noise) = (joint.mean[0], joint.variance(0), surface.noise());
@@ -287,8 +287,8 @@ fn the_reduction_of_the_variance_is_what_observing_takes_away() {
         let model = model(axes);
         let d: usize = axes.iter().sum();
         let reference = points(200, d, 12);
-        let criterion = IntegratedVariance::new(model.posterior(), &reference).unwrap();
-        let surface = model.posterior().surface();
+        let criterion = IntegratedVariance::new(model.posterior().unwrap(), &reference).unwrap();
+        let surface = model.posterior().unwrap().surface();
         let before = mean_variance(&surface, &reference, d);
         assert!((criterion.mean_variance() - before).abs() < 1e-12);
         for q in 1..=3 {

@@ -158,7 +158,7 @@ proptest! {
             let i = round % 5;
             model.observe(&data.h[2 * i..2 * i + 2], data.y[i]).unwrap();
         }
-        let predictor = model.predictor();
+        let predictor = model.predictor().unwrap();
         for h in data.rows().chain(Data::random(20, 2, false, 2).rows()) {
             prop_assert!(model.predict(h).unwrap().variance >= 0.0);
             prop_assert!(predictor.predict(h).unwrap().variance >= 0.0);

@@ -139,7 +139,7 @@ fn operations(model: &mut Wiski, budget: Duration) -> Result<Vec<Measured>> {
     // Half of the (4²)² products by symmetry, and b.
     add("observe (statistics)", seconds, 136.0 + 16.0);
 
-    let predictor = model.predictor();
+    let predictor = model.predictor()?;
     let seconds = each(budget, |i| predictor.predict_mean(row(i).0).map(keep))?;
     add("predict mean (published)", seconds, 20.0);
     let seconds = each(budget, |i| predictor.predict(row(i).0).map(keep))?;

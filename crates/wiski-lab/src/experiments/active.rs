@@ -143,12 +143,12 @@ impl Explorer for Gridded {
         if self.random {
             return Ok((0..BATCH).collect()); // they come in random order
         }
-        let posterior = self.process.posterior();
+        let posterior = self.process.posterior()?;
         IntegratedVariance::with_reference(posterior, &self.reference)?.choose_from_pool(free, BATCH)
     }
 
     fn means(&mut self, x: &[f64]) -> Result<Vec<f64>> {
-        let predictor = self.process.predictor();
+        let predictor = self.process.predictor()?;
         x.chunks_exact(2).map(|x| predictor.predict_mean(x)).collect()
     }
 }

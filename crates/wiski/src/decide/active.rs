@@ -246,8 +246,8 @@ pub fn choose_rows(
     };
     let places = model.coordinates(pool)?;
     let criterion = match reference {
-        Some(rows) => IntegratedVariance::new(process.posterior(), &model.coordinates(rows)?)?,
-        None => IntegratedVariance::new(process.posterior(), &places)?,
+        Some(rows) => IntegratedVariance::new(process.posterior()?, &model.coordinates(rows)?)?,
+        None => IntegratedVariance::new(process.posterior()?, &places)?,
     };
     criterion.choose_from_pool(&places, q)
 }

@@ -18,6 +18,7 @@ use super::{OptimizerSettings, Surrogate};
 use crate::error::{Result, length};
 use crate::grid::Grid;
 use crate::kernel::{Kernel, MAX_DIM};
+use crate::large::Engine;
 use crate::learn::{Adam, HyperSpace, Hyperparameters, Hyperprior, LbfgsB, Rows};
 use crate::model::{OffGrid, OnlineGp, Schedule, TargetScale, Wiski};
 use crate::posterior::{FunctionSample, Joint, Prediction, Surface};
@@ -102,6 +103,8 @@ impl Landscape {
         let mut builder = Wiski::builder()
             .noise(hyper.noise)
             .off_grid(OffGrid::Error)
+            // Joint predictions need a factor in p coordinates, whatever the size.
+            .engine(Engine::Dense)
             .rank_tolerance(settings.rank_tolerance.max(coarsest));
         for (block, kernel) in blocks.iter().zip(&hyper.kernels) {
             let points = points(settings, block.len(), dim);
@@ -174,9 +177,9 @@ impl Landscape {
     }
 
     /// The posterior for joint predictions.
-    pub(super) fn terrain(&self) -> Terrain {
-        let (surface, reads) = (self.process.posterior().surface(), self.reads().collect());
-        Terrain { dim: self.dim, surface, reads }
+    pub(super) fn terrain(&self) -> Result<Terrain> {
+        let (surface, reads) = (self.process.posterior()?.surface(), self.reads().collect());
+        Ok(Terrain { dim: self.dim, surface, reads })
     }
 
     /// A whole function drawn from the posterior.
@@ -443,7 +446,7 @@ mod tests {
         for dim in [2, 5, 7] {
             let settings = OptimizerSettings::default();
             let landscape = Landscape::new(dim, &settings, &rows(dim, 30)).unwrap();
-            let terrain = landscape.terrain();
+            let terrain = landscape.terrain().unwrap();
             let q = 2;
             let x: Vec<f64> = (0..q * dim).map(|i| 0.9 * (3.3 * i as f64).cos()).collect();
             let samples = BaseSamples::new(q, 64, 5);

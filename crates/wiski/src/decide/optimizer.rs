@@ -284,7 +284,7 @@ impl Optimizer {
     /// end when measurements are noisy. `None` before the initial design is complete.
     pub fn recommend(&self) -> Result<Option<(Vec<f64>, f64, f64)>> {
         let Some(landscape) = &self.landscape else { return Ok(None) };
-        let terrain = landscape.terrain();
+        let terrain = landscape.terrain()?;
         let Some((x, mean)) = Standing::among(&terrain, &self.results.x)?.incumbent else { return Ok(None) };
         let mut joint = Joint::default();
         terrain.predict(&x, &mut joint)?;
@@ -329,7 +329,7 @@ impl Optimizer {
     }
 
     fn propose(&self, landscape: &Landscape, q: usize, seed: u64) -> Result<Vec<f64>> {
-        let mut terrain = landscape.terrain();
+        let mut terrain = landscape.terrain()?;
         for x in &self.pending {
             terrain.assume_mean(&self.coordinates(x)?)?;
         }

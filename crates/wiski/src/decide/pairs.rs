@@ -74,7 +74,7 @@ impl Fit {
                 process.observe_batch(&h, residuals, None)?;
                 let gain = process.log_evidence()? - noise_alone;
                 if gain > best.gain {
-                    let predictor = process.predictor();
+                    let predictor = process.predictor()?;
                     let mean = h.chunks_exact(2).map(|h| predictor.predict_mean(h)).collect::<Result<_>>()?;
                     best = Self { gain, mean };
                 }

@@ -213,7 +213,7 @@ impl HyperSpace {
     }
 
     /// The objective and its gradient in the unknowns, from the evidence of the hyperparameters.
-    fn objective(
+    pub(crate) fn objective(
         &self,
         stats: &Stats,
         hyper: &Hyperparameters,

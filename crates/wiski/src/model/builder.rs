@@ -3,6 +3,7 @@
 use crate::error::{Error, Result, length, positive};
 use crate::grid::{Grid, Lattice};
 use crate::kernel::{Family, Kernel};
+use crate::large::Engine;
 use crate::model::Wiski;
 use crate::stats::Stats;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,8 @@ pub struct WiskiBuilder {
     pub(super) max_grid_points: usize,
     pub(super) drift_tolerance: f64,
     root_rank: Option<usize>,
+    #[serde(default)]
+    pub(super) engine: Engine,
 }
 
 impl Default for WiskiBuilder {
@@ -42,9 +45,10 @@ impl Default for WiskiBuilder {
             noise: 0.1,
             off_grid: OffGrid::Error,
             rank_tolerance: 1e-12,
-            max_grid_points: 1 << 14,
+            max_grid_points: 1 << 20,
             drift_tolerance: 1e-9,
             root_rank: None,
+            engine: Engine::Auto,
         }
     }
 }
@@ -90,7 +94,7 @@ impl WiskiBuilder {
         self
     }
 
-    /// The largest number of points to which a grid may grow (default 16,384).
+    /// The largest number of points to which a grid may grow (default 1,048,576).
     #[must_use]
     pub fn max_grid_points(mut self, points: usize) -> Self {
         self.max_grid_points = points;
@@ -101,6 +105,13 @@ impl WiskiBuilder {
     #[must_use]
     pub fn drift_tolerance(mut self, tolerance: f64) -> Self {
         self.drift_tolerance = tolerance;
+        self
+    }
+
+    /// How posteriors are computed (default: by the size of the grid and the kernel).
+    #[must_use]
+    pub fn engine(mut self, engine: Engine) -> Self {
+        self.engine = engine;
         self
     }
 

@@ -435,7 +435,7 @@ impl OnlineClassifier {
         let running = self.running.as_ref()?;
         Some(Arc::new(ClassSnapshot {
             encoder: running.encoder.fixed().ok()?,
-            predictors: running.predictors(),
+            predictors: running.predictors().ok()?,
             softmax: Arc::clone(&self.softmax),
             labels: self.labels.names().to_vec(),
         }))

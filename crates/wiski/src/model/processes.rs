@@ -162,8 +162,8 @@ impl Processes {
                 scaled.push(&row, t.target, t.noise);
             }
             let known = Settings { noise: NoiseModel::Known, ..settings.clone() };
-            let (warm, choice) = stream::features(&scaled, &known, lattice, start.clone(), space)?;
-            (lattice, space) = (warm.lattice().clone(), warm.space().clone().with_known_noise());
+            let (warm, choice, grown) = stream::features(&scaled, &known, lattice, start.clone(), space)?;
+            (lattice, space) = (grown, warm.space().clone().with_known_noise());
             let (map, moments, hyper) = warm.into_parts();
             start = hyper;
             (map, moments, choice)
@@ -257,8 +257,8 @@ impl Processes {
         self.classes.get(class).map(|p| &p.model)
     }
 
-    pub(super) fn predictors(&self) -> Vec<Predictor> {
-        self.classes.iter().map(|p| p.model.predictor()).collect()
+    pub(super) fn predictors(&self) -> Result<Vec<Predictor>> {
+        self.classes.iter().map(|p| p.model.predictor()).collect::<Result<_>>()
     }
 
     pub(super) fn predict(&mut self, x: &[f64]) -> Result<Vec<Prediction>> {
@@ -274,7 +274,7 @@ impl Processes {
         let lattice = self.classes[0].model.stats().lattice();
         match settings.off_grid {
             OffGrid::Error => lattice.locate(h, 0, &mut Vec::new()),
-            OffGrid::Extend => lattice.growth_to(h, settings.max_grid_points, 0).map(|_| ()),
+            OffGrid::Extend => lattice.growth_to(h, stream::growth_limit(settings, &lattice), 0).map(|_| ()),
             OffGrid::Prior => Ok(()),
         }
     }
@@ -316,7 +316,8 @@ impl Processes {
             self.classes[class].hits += 1.0;
             if let Some(never) = &mut self.never {
                 let (h, t) = (self.encoder.coordinates(), likelihood.target(false));
-                never.extend_to(h, settings.max_grid_points)?;
+                let limit = stream::growth_limit(settings, never.lattice());
+                never.extend_to(h, limit)?;
                 never.observe(h, t.target, t.noise)?;
             }
         }

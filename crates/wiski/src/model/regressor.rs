@@ -565,7 +565,7 @@ impl OnlineRegressor {
         let Some(running) = &self.running else { return Ok(None) };
         Ok(Some(RowSurface {
             encoder: running.encoder.fixed()?,
-            surface: running.model.posterior().surface(),
+            surface: running.model.posterior()?.surface(),
             scale: running.scale,
             known_noise: self.settings.noise == NoiseModel::Known,
         }))

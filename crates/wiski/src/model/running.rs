@@ -147,8 +147,8 @@ impl Running {
 
         let (hyper, space) = Self::start_values(settings, input_dim, scale)?;
         let lattice = stream::lattice(settings, input_dim)?;
-        let (warm, choice) = stream::features(&scaled, settings, lattice, hyper, space)?;
-        let (lattice, space) = (warm.lattice().clone(), warm.space().clone());
+        let (warm, choice, lattice) = stream::features(&scaled, settings, lattice, hyper, space)?;
+        let space = warm.space().clone();
         let (map, moments, hyper) = warm.into_parts();
         let mut encoder = Encoder::new(scaling, map, moments);
         if settings.is_additive() {
@@ -265,7 +265,7 @@ impl Running {
 
     pub(super) fn snapshot(&self, noise: NoiseModel) -> Result<Snapshot> {
         let known_noise = noise == NoiseModel::Known;
-        let predictor = self.model.predictor();
+        let predictor = self.model.predictor()?;
         Ok(Snapshot { encoder: self.encoder.fixed()?, predictor, scale: self.scale, known_noise })
     }
 }

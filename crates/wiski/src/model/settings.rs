@@ -1,11 +1,15 @@
 //! What a user may choose about an online model of raw rows; every choice has a default.
 
+use crate::large::Engine;
 use crate::error::{Error, Result, length};
 use crate::feature::Column;
 use crate::kernel::{Family, Kernel, MAX_DIM};
 use crate::learn::{HyperSpace, Hyperparameters, Hyperprior, Start, WarmUpTraining};
 use crate::model::{DriftDetector, OffGrid};
 use serde::{Deserialize, Serialize};
+
+/// The largest grid that can be asked for.
+const LARGEST_GRID: usize = 1 << 20;
 
 /// How rows become coordinates on the grid.
 ///
@@ -171,8 +175,11 @@ pub struct Settings {
     pub feature_rate: f64,
     /// What to do with points off the grid.
     pub off_grid: OffGrid,
-    /// The largest number of points to which a grid may grow.
+    /// The largest number of points to which a grid may grow by itself. One that is asked for may have up to a
+    /// million.
     pub max_grid_points: usize,
+    /// How posteriors are computed: by the size of the grid and the kernel, unless told otherwise.
+    pub engine: Engine,
     /// Prior eigenvalues below this share of the largest are dropped.
     pub rank_tolerance: f64,
     /// Exponential forgetting.
@@ -205,6 +212,7 @@ impl Default for Settings {
             feature_rate: 1e-4,
             off_grid: OffGrid::Extend,
             max_grid_points: 1 << 14,
+            engine: Engine::Auto,
             rank_tolerance: 1e-12,
             half_life: None,
             seed: 0,
@@ -342,8 +350,8 @@ impl Settings {
             return refuse("grid", format!("{} numbers of points were given for {k} axes", self.grid.len()));
         }
         let points: f64 = (0..k).map(|i| self.grid[i.min(self.grid.len() - 1)] as f64).product();
-        if points > self.max_grid_points as f64 {
-            let limit = self.max_grid_points;
+        let limit = self.max_grid_points.max(LARGEST_GRID);
+        if points > limit as f64 {
             return refuse("grid", format!("{points} points are more than the {limit} that are allowed"));
         }
         if let Some(kernel) = &self.kernel {

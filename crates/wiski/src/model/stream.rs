@@ -74,9 +74,14 @@ pub(super) fn admit_to_warm_up(settings: &Settings, x: &[f64], input_dim: usize)
     column_scaling(settings, &[], input_dim)?.apply(x, &mut h)?;
     let lattice = lattice(settings, input_dim)?;
     match settings.off_grid {
-        OffGrid::Extend => lattice.growth_to(&h, settings.max_grid_points, 0).map(|_| ()),
+        OffGrid::Extend => lattice.growth_to(&h, growth_limit(settings, &lattice), 0).map(|_| ()),
         _ => lattice.locate(&h, 0, &mut Vec::new()),
     }
+}
+
+/// The points to which a grid may grow by itself; one that was asked for may be larger.
+pub(super) fn growth_limit(settings: &Settings, lattice: &Lattice) -> usize {
+    settings.max_grid_points.max(lattice.len())
 }
 
 /// The grid on [−1, 1] for each coordinate.
@@ -86,32 +91,37 @@ pub(super) fn lattice(settings: &Settings, input_dim: usize) -> Result<Lattice> 
     Ok(Lattice::from(Grid::covering(&vec![(-1.0, 1.0); outputs], &points)?))
 }
 
-/// The feature map and hyperparameters that the warm-up rows lead to.
+/// The warm-up works on at most this many grid points: its rows are few, and kernels do not depend on the grid.
+const WARM_UP_POINTS: usize = 900;
+
+/// The feature map and hyperparameters that the warm-up rows lead to, and the grids for the rows to come.
 pub(super) fn features(
     rows: &Rows,
     settings: &Settings,
     lattice: Lattice,
     hyper: Hyperparameters,
     space: HyperSpace,
-) -> Result<(WarmUp, Option<Choice>)> {
+) -> Result<(WarmUp, Option<Choice>, Lattice)> {
     let input_dim = rows.x.len() / rows.len();
     let tolerance = settings.tolerance();
-    let start = hyper.clone();
+    let (start, mut lattice) = (hyper.clone(), lattice);
     let (mut warm, choice) = match &settings.features {
         Features::Identity => {
             let map = FeatureMap::from(Identity::new(input_dim));
-            let (rows, lattice) = on_grid(rows, settings, lattice)?;
-            (WarmUp::new(rows, map, lattice, hyper, space, tolerance)?, None)
+            let (rows, grown) = on_grid(rows, settings, lattice)?;
+            lattice = grown;
+            (WarmUp::new(rows, map, lattice.coarse(WARM_UP_POINTS)?, hyper, space, tolerance)?, None)
         }
         Features::Auto | Features::Additive { .. } => {
             let (warm, choice) = additive(rows, settings, hyper.noise)?;
+            lattice = warm.lattice().clone();
             (warm, Some(choice))
         }
         Features::Project { outputs } => {
             let search = ProjectionSearch {
                 rows: rows.clone(),
                 outputs: *outputs,
-                lattice,
+                lattice: lattice.coarse(WARM_UP_POINTS)?,
                 hyper,
                 space,
                 tolerance,
@@ -124,7 +134,8 @@ pub(super) fn features(
         Features::Mlp { hidden, outputs } => {
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(settings.seed);
             let map = FeatureMap::from(Mlp::new(input_dim, hidden, *outputs, Activation::Relu, &mut rng)?);
-            let mut warm = WarmUp::new(rows.clone(), map, lattice, hyper, space, tolerance)?;
+            let coarse = lattice.coarse(WARM_UP_POINTS)?;
+            let mut warm = WarmUp::new(rows.clone(), map, coarse, hyper, space, tolerance)?;
             warm.train(&settings.training, |_, _| Ok(true))?;
             (warm, None)
         }
@@ -139,7 +150,7 @@ pub(super) fn features(
         // A search for features fits them on its way.
         warm.set_hyperparameters(start);
     }
-    Ok((warm, choice))
+    Ok((warm, choice, lattice))
 }
 
 /// Warm-up rows in the coordinates of a grid that does not cover all of them: the grid grows, or they are left
@@ -147,6 +158,7 @@ pub(super) fn features(
 fn on_grid(rows: &Rows, settings: &Settings, mut lattice: Lattice) -> Result<(Rows, Lattice)> {
     let dim = lattice.dim();
     let row = |i: usize| &rows.x[i * dim..(i + 1) * dim];
+    let limit = growth_limit(settings, &lattice);
     match settings.off_grid {
         OffGrid::Error => Ok((rows.clone(), lattice)),
         OffGrid::Prior => {
@@ -155,7 +167,7 @@ fn on_grid(rows: &Rows, settings: &Settings, mut lattice: Lattice) -> Result<(Ro
         }
         OffGrid::Extend => {
             for i in 0..rows.len() {
-                let growth = lattice.growth_to(row(i), settings.max_grid_points, i)?;
+                let growth = lattice.growth_to(row(i), limit, i)?;
                 if !growth.is_none() {
                     lattice = lattice.grown(&growth)?.0;
                 }
@@ -206,7 +218,8 @@ pub(super) fn process(settings: &Settings, lattice: &Lattice, hyper: &Hyperparam
     let builder = Wiski::builder()
         .noise(hyper.noise)
         .off_grid(settings.off_grid)
-        .max_grid_points(settings.max_grid_points)
+        .max_grid_points(growth_limit(settings, lattice))
+        .engine(settings.engine.clone())
         .rank_tolerance(settings.tolerance());
     let blocks = lattice.grids().iter().zip(&hyper.kernels);
     blocks.fold(builder, |builder, (grid, kernel)| builder.grid(grid.clone()).kernel(kernel.clone())).build()

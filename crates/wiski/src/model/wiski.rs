@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::belief::Belief;
 use super::{OffGrid, OnlineGp, Outcome, WiskiBuilder};
 use crate::error::{Error, Result, finite, length, positive};
-use crate::evidence::{self, Evidence};
+use crate::evidence::Evidence;
 use crate::kernel::Kernel;
 use crate::learn::{HyperSpace, Hyperparameters, LbfgsB, Minimum};
 use crate::pool::Pool;
 use crate::posterior::{
-    FunctionSample, Posterior, Prediction, PredictionGradient, Predictor, SavedPosterior, Workspace,
+    FunctionSample, Posterior, Prediction, PredictionGradient, Predictor, Reading, SavedPosterior, Workspace,
 };
 use crate::prior::Prior;
 use crate::stats::{Gram, Stats};
@@ -48,7 +49,7 @@ pub struct Wiski {
     settings: WiskiBuilder,
     kernels: Vec<Kernel>,
     stats: Stats,
-    posterior: Posterior,
+    belief: Belief,
     workspace: Workspace,
     pool: Pool,
     updates_since_check: usize,
@@ -61,7 +62,8 @@ struct SavedWiski<'a> {
     settings: Cow<'a, WiskiBuilder>,
     kernels: Cow<'a, [Kernel]>,
     stats: Cow<'a, Stats>,
-    posterior: SavedPosterior,
+    /// None on a large grid, where it is computed from the statistics.
+    posterior: Option<SavedPosterior>,
     updates_since_check: usize,
     refactorizations: usize,
 }
@@ -72,7 +74,7 @@ impl Serialize for Wiski {
             settings: Cow::Borrowed(&self.settings),
             kernels: Cow::Borrowed(&self.kernels),
             stats: Cow::Borrowed(&self.stats),
-            posterior: self.posterior.saved(),
+            posterior: self.belief.dense().ok().map(Posterior::saved),
             updates_since_check: self.updates_since_check,
             refactorizations: self.refactorizations,
         };
@@ -92,24 +94,30 @@ impl Wiski {
         positive("noise", settings.noise, 0)?;
         positive("drift tolerance", settings.drift_tolerance, 0)?;
         let (kernels, stats) = (saved.kernels.into_owned(), saved.stats.into_owned());
-        let prior = Arc::new(Prior::new(stats.lattice(), &kernels, settings.rank_tolerance)?);
-        let mut workspace = Workspace::default();
-        // Another processor may find other eigenvectors for the same prior (a sign is enough), and then the
-        // saved coordinates mean something else. The statistics are the truth: where the two do not agree,
-        // the posterior is computed from them.
-        let restored = Posterior::from_saved(saved.posterior, prior.clone()).ok();
-        let posterior = match restored.filter(|p| p.drift(&stats, &mut workspace).is_within(SAME_COORDINATES))
-        {
-            Some(posterior) => posterior,
-            None => Posterior::new(prior, &stats, settings.noise)?,
+        let (mut workspace, mut pool) = (Workspace::default(), Pool::default());
+        let belief = match saved.posterior {
+            // A large posterior is a function of statistics and hyperparameters.
+            None => Belief::new(&settings, &stats, &kernels, settings.noise, None, &mut pool)?,
+            Some(saved) => {
+                let prior = Arc::new(Prior::new(stats.lattice(), &kernels, settings.rank_tolerance)?);
+                // Another processor may find other eigenvectors for the same prior (a sign is enough), and then
+                // the saved coordinates mean something else. The statistics are the truth: where the two do not
+                // agree, the posterior is computed from them.
+                let restored = Posterior::from_saved(saved, prior.clone()).ok();
+                let fits = |p: &Posterior| p.drift(&stats, &mut workspace).is_within(SAME_COORDINATES);
+                Belief::Dense(match restored.filter(fits) {
+                    Some(posterior) => posterior,
+                    None => Posterior::new(prior, &stats, settings.noise)?,
+                })
+            }
         };
         Ok(Self {
             settings,
             kernels,
             stats,
-            posterior,
+            belief,
             workspace,
-            pool: Pool::default(),
+            pool,
             updates_since_check: saved.updates_since_check,
             refactorizations: saved.refactorizations,
         })
@@ -121,16 +129,15 @@ impl Wiski {
     }
 
     pub(super) fn assemble(settings: WiskiBuilder, kernels: Vec<Kernel>, stats: Stats) -> Result<Self> {
-        let prior = Arc::new(Prior::new(stats.lattice(), &kernels, settings.rank_tolerance)?);
-        let posterior = Posterior::new(prior, &stats, settings.noise)?;
-        let workspace = Workspace::default();
+        let mut pool = Pool::default();
+        let belief = Belief::new(&settings, &stats, &kernels, settings.noise, None, &mut pool)?;
         Ok(Self {
             settings,
             kernels,
             stats,
-            posterior,
-            workspace,
-            pool: Pool::default(),
+            belief,
+            workspace: Workspace::default(),
+            pool,
             updates_since_check: 0,
             refactorizations: 0,
         })
@@ -141,9 +148,24 @@ impl Wiski {
         &self.stats
     }
 
-    /// The posterior at the present hyperparameters.
-    pub fn posterior(&self) -> &Posterior {
-        &self.posterior
+    /// The posterior at the present hyperparameters. Refused on a large grid, whose engine keeps none in p
+    /// coordinates.
+    pub fn posterior(&self) -> Result<&Posterior> {
+        self.belief.dense()
+    }
+
+    /// The engine in use: `dense`, `sparse` or `krylov`.
+    pub fn engine(&self) -> &'static str {
+        match &self.belief {
+            Belief::Dense(_) => "dense",
+            Belief::Large(large) => large.posterior.name(),
+        }
+    }
+
+    /// Brings the posterior up to date with everything learned. On small grids it always is; on large ones it
+    /// follows by itself when the data have grown by a quarter.
+    pub fn settle(&mut self) -> Result<()> {
+        if self.belief.is_behind() { self.refactorize() } else { Ok(()) }
     }
 
     /// The kernels, one for each grid.
@@ -158,7 +180,7 @@ impl Wiski {
 
     /// The rank p of the posterior.
     pub fn rank(&self) -> usize {
-        self.posterior.rank()
+        self.belief.rank()
     }
 
     /// How often drift of the recursive updates caused a new factorization.
@@ -166,17 +188,21 @@ impl Wiski {
         self.refactorizations
     }
 
-    /// An immutable image of the posterior for fast predictions from any thread.
-    pub fn predictor(&self) -> Predictor {
-        self.posterior.predictor()
+    /// An immutable image of the posterior for fast predictions from any thread. An error only where an
+    /// iterative engine does not converge.
+    pub fn predictor(&self) -> Result<Predictor> {
+        match &self.belief {
+            Belief::Dense(posterior) => Ok(posterior.predictor()),
+            Belief::Large(large) => Ok((*large.image(&self.stats)?).clone()),
+        }
     }
 
     /// Replaces kernels and noise variance. The data need not be seen again: O(p³), independent of n.
     pub fn set_hyperparameters(&mut self, kernels: &[Kernel], noise: f64) -> Result<()> {
         positive("noise", noise, 0)?;
-        let prior = Arc::new(Prior::new(self.stats.lattice(), kernels, self.settings.rank_tolerance)?);
-        let posterior = Posterior::with_pool(prior, &self.stats, noise, &mut self.pool)?;
-        self.replace_posterior(posterior);
+        let (before, pool) = (Some(&self.belief), &mut self.pool);
+        let belief = Belief::new(&self.settings, &self.stats, kernels, noise, before, pool)?;
+        self.replace_belief(belief);
         self.kernels = kernels.to_vec();
         self.settings.noise = noise;
         Ok(())
@@ -184,11 +210,8 @@ impl Wiski {
 
     /// The log evidence and its gradient in every hyperparameter, at the present ones.
     pub fn evidence(&self) -> Result<Evidence> {
-        let mut pool = Pool::default();
-        let whitened = self.stats.whiten(self.posterior.prior(), &mut pool);
-        let prior = self.posterior.prior().clone();
-        let posterior = Posterior::from_whitened(prior, &whitened, self.noise(), &mut pool)?;
-        Ok(Evidence::of_posterior(&self.stats, &self.kernels, &whitened, &posterior, &mut pool))
+        let hyper = self.hyperparameters();
+        Ok(self.belief.evidence_at(&self.settings, &self.stats, &hyper, &mut Pool::default())?.0)
     }
 
     /// Kernels and noise variance.
@@ -198,9 +221,21 @@ impl Wiski {
 
     /// Refits the hyperparameters from the present ones on; the evidence never gets worse.
     pub fn refit(&mut self, space: &HyperSpace, optimiser: &LbfgsB) -> Result<Minimum> {
-        let tolerance = self.settings.rank_tolerance;
-        let (hyper, minimum) =
-            space.refit(&self.stats, &self.hyperparameters(), tolerance, optimiser, &mut self.pool)?;
+        let (start, stats, settings) = (self.hyperparameters(), &self.stats, &self.settings);
+        let (pool, belief) = (&mut self.pool, &self.belief);
+        // An iterative engine starts each evaluation where the last one ended.
+        let mut last: Option<Belief> = None;
+        let (hyper, minimum) = space.refit_with(stats, &start, optimiser, |hyper| {
+            let before = last.as_ref().unwrap_or(belief);
+            let (evidence, after) = before.evidence_at(settings, stats, hyper, pool)?;
+            if let Some(done) = last.replace(after) {
+                done.recycle(pool);
+            }
+            Ok(evidence)
+        })?;
+        if let Some(done) = last {
+            done.recycle(pool);
+        }
         self.set_hyperparameters(&hyper.kernels, hyper.noise)?;
         Ok(minimum)
     }
@@ -231,10 +266,10 @@ impl Wiski {
     /// date on the way.
     pub(crate) fn evaluate(&mut self, space: &HyperSpace, gradient: &mut [f64]) -> Result<f64> {
         let hyper = self.hyperparameters();
-        let tolerance = self.settings.rank_tolerance;
-        let (value, posterior) = space.evaluate(&self.stats, &hyper, tolerance, &mut self.pool, gradient)?;
-        self.replace_posterior(posterior);
-        Ok(value)
+        let (evidence, belief) =
+            self.belief.evidence_at(&self.settings, &self.stats, &hyper, &mut self.pool)?;
+        self.replace_belief(belief);
+        space.objective(&self.stats, &hyper, &evidence, gradient)
     }
 
     /// Predicts and learns in one sweep, with relative noise.
@@ -248,37 +283,62 @@ impl Wiski {
 
     /// Mean and variance with their gradients in x.
     pub fn predict_gradient(&mut self, x: &[f64]) -> Result<PredictionGradient> {
-        self.posterior.predict_gradient(x, &mut self.workspace)
+        let mut gradient = PredictionGradient::default();
+        self.predict_gradient_into(x, &mut gradient)?;
+        Ok(gradient)
     }
 
     /// As [`Wiski::predict_gradient`], into a value whose memory is used again.
     pub(crate) fn predict_gradient_into(&mut self, x: &[f64], out: &mut PredictionGradient) -> Result<()> {
-        self.posterior.predict_gradient_into(x, &mut self.workspace, out)
+        match &self.belief {
+            Belief::Dense(posterior) => posterior.predict_gradient_into(x, &mut self.workspace, out),
+            Belief::Large(large) => {
+                large.image(&self.stats)?.predict_gradient_into(x, &mut Reading::default(), out)
+            }
+        }
     }
 
     /// The joint latent mean (q) and covariance (q×q) of q points given row after row.
     pub fn joint(&mut self, x: &[f64]) -> Result<(Vec<f64>, Vec<f64>)> {
-        self.posterior.joint(x, &mut self.workspace)
+        self.settle()?;
+        match &self.belief {
+            Belief::Dense(posterior) => posterior.joint(x, &mut self.workspace),
+            Belief::Large(large) => large.posterior.joint(&self.stats, x),
+        }
     }
 
     /// What one block of an additive model says for itself; see [`Posterior::effect`].
     pub fn effect(&self, block: usize, x: &[f64]) -> Result<Vec<Prediction>> {
-        self.posterior.effect(&self.stats, block, x)
+        self.belief.dense()?.effect(&self.stats, block, x)
     }
 
     /// The share of each block in the explained variance; see [`Posterior::shares`].
     pub fn shares(&self) -> Vec<f64> {
-        self.posterior.shares(&self.stats)
+        match &self.belief {
+            Belief::Dense(posterior) => posterior.shares(&self.stats),
+            // One grid explains everything that is explained.
+            Belief::Large(_) => vec![1.0],
+        }
     }
 
     /// A whole function drawn exactly from the posterior.
     pub fn sample(&self, rng: &mut impl rand::Rng) -> Result<FunctionSample> {
-        self.posterior.sample_with(rng)
+        match &self.belief {
+            Belief::Dense(posterior) => posterior.sample_with(rng),
+            Belief::Large(large) if large.is_current() => large.posterior.sample(&self.stats, rng),
+            belief => {
+                let pool = &mut Pool::default();
+                match belief.of_stats(&self.settings, &self.stats, &self.kernels, pool)? {
+                    Belief::Dense(posterior) => posterior.sample_with(rng),
+                    Belief::Large(large) => large.posterior.sample(&self.stats, rng),
+                }
+            }
+        }
     }
 
     /// The posterior as it would be after hypothetical observations; the model itself does not change.
     pub fn fantasize(&mut self, x: &[f64], y: &[f64]) -> Result<Posterior> {
-        self.posterior.fantasize(x, y, &mut self.workspace)
+        self.belief.dense()?.fantasize(x, y, &mut self.workspace)
     }
 
     /// Un-learns an observation exactly (up to rounding); `noise` as when it was learned, 1 for plain data.
@@ -286,13 +346,17 @@ impl Wiski {
     pub fn forget(&mut self, x: &[f64], y: f64, noise: f64) -> Result<()> {
         finite("y", y, 0)?;
         positive("noise", noise, 0)?;
-        let before = self.posterior.predict(x, &mut self.workspace)?;
-        let own_noise = self.noise() * noise;
+        let Belief::Dense(posterior) = &mut self.belief else {
+            self.stats.forget(x, y, noise)?;
+            return self.after_update();
+        };
+        let before = posterior.predict(x, &mut self.workspace)?;
+        let own_noise = self.settings.noise * noise;
         // Removal multiplies rounding by r/(r − v): where little would be left of the precision, the
         // posterior is computed anew instead.
-        if self.is_exact() && before.variance < 0.999 * own_noise {
+        if is_exact(&self.stats) && before.variance < 0.999 * own_noise {
             self.stats.forget(x, y, noise)?;
-            self.posterior.uncondition(x, y, noise, &mut self.workspace)?;
+            posterior.uncondition(x, y, noise, &mut self.workspace)?;
             return self.after_update();
         }
         if before.variance > 1.001 * own_noise {
@@ -303,15 +367,14 @@ impl Wiski {
         self.replace_stats(stats)
     }
 
-    /// Whether A is kept exactly, so that conditioning and statistics agree.
-    fn is_exact(&self) -> bool {
-        matches!(self.stats.gram(), Gram::Exact(_))
-    }
-
     /// Exponential forgetting: every observation so far counts `factor` times as much.
     pub fn decay(&mut self, factor: f64) -> Result<()> {
         self.stats.decay(factor)?;
-        self.refactorize()
+        match &self.belief {
+            Belief::Dense(_) => self.refactorize(),
+            // One more thing that the posterior of a large grid has to catch up with.
+            Belief::Large(_) => self.after_update(),
+        }
     }
 
     /// Learns everything another model has learned, exactly; hyperparameters stay this model's. Grids must
@@ -337,26 +400,20 @@ impl Wiski {
 
     /// Computes the posterior anew from the statistics.
     pub fn refactorize(&mut self) -> Result<()> {
-        let prior = self.posterior.prior().clone();
-        let posterior = Posterior::with_pool(prior, &self.stats, self.noise(), &mut self.pool)?;
-        self.replace_posterior(posterior);
+        let belief = self.belief.of_stats(&self.settings, &self.stats, &self.kernels, &mut self.pool)?;
+        self.replace_belief(belief);
         Ok(())
     }
 
-    fn replace_posterior(&mut self, posterior: Posterior) {
-        std::mem::replace(&mut self.posterior, posterior).recycle(&mut self.pool);
+    fn replace_belief(&mut self, belief: Belief) {
+        std::mem::replace(&mut self.belief, belief).recycle(&mut self.pool);
         self.updates_since_check = 0;
     }
 
     /// Takes new statistics, on possibly larger grids.
     pub(super) fn replace_stats(&mut self, stats: Stats) -> Result<()> {
-        let prior = if stats.lattice() == self.stats.lattice() {
-            self.posterior.prior().clone()
-        } else {
-            Arc::new(Prior::new(stats.lattice(), &self.kernels, self.settings.rank_tolerance)?)
-        };
-        let posterior = Posterior::with_pool(prior, &stats, self.noise(), &mut self.pool)?;
-        self.replace_posterior(posterior);
+        let belief = self.belief.of_stats(&self.settings, &stats, &self.kernels, &mut self.pool)?;
+        self.replace_belief(belief);
         self.stats = stats;
         Ok(())
     }
@@ -391,28 +448,43 @@ impl Wiski {
 
     /// Conditions posterior and statistics on a point on the grid.
     fn learn(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Prediction> {
-        if !self.is_exact() {
-            // A root of limited rank may lose part of the point: the posterior follows the statistics.
-            let mut prediction = self.posterior.predict(x, &mut self.workspace)?;
-            prediction.noise *= noise;
+        if let (Belief::Dense(posterior), true) = (&mut self.belief, is_exact(&self.stats)) {
+            // The statistics refuse more than the posterior, so they go first.
             self.stats.observe(x, y, noise)?;
-            self.refactorize()?;
+            let prediction = posterior.condition(x, y, noise, &mut self.workspace)?;
+            self.after_update()?;
             return Ok(prediction);
         }
-        // The statistics refuse more than the posterior, so they go first.
+        let mut prediction = self.predict_on_grid(x)?;
+        prediction.noise *= noise;
         self.stats.observe(x, y, noise)?;
-        let prediction = self.posterior.condition(x, y, noise, &mut self.workspace)?;
-        self.after_update()?;
+        match &self.belief {
+            // A root of limited rank may lose part of the point: the posterior follows the statistics.
+            Belief::Dense(_) => self.refactorize()?,
+            Belief::Large(_) => self.after_update()?,
+        }
         Ok(prediction)
     }
 
+    /// Mean and variance at a point on the grid.
+    fn predict_on_grid(&mut self, x: &[f64]) -> Result<Prediction> {
+        match &self.belief {
+            Belief::Dense(posterior) => posterior.predict(x, &mut self.workspace),
+            Belief::Large(large) => large.image(&self.stats)?.predict(x),
+        }
+    }
+
     fn after_update(&mut self) -> Result<()> {
+        if self.belief.falls_behind(self.stats.count()) {
+            return self.refactorize();
+        }
         self.updates_since_check += 1;
         if self.updates_since_check < CHECK_EVERY {
             return Ok(());
         }
         self.updates_since_check = 0;
-        let drift = self.posterior.drift(&self.stats, &mut self.workspace);
+        let Belief::Dense(posterior) = &self.belief else { return Ok(()) };
+        let drift = posterior.drift(&self.stats, &mut self.workspace);
         if !drift.is_within(self.settings.drift_tolerance) {
             self.refactorizations += 1;
             self.refactorize()?;
@@ -447,6 +519,11 @@ impl Wiski {
     }
 }
 
+/// Whether A is kept exactly, so that conditioning and statistics agree.
+fn is_exact(stats: &Stats) -> bool {
+    matches!(stats.gram(), Gram::Exact(_))
+}
+
 impl OnlineGp for Wiski {
     fn input_dim(&self) -> usize {
         self.stats.lattice().dim()
@@ -457,7 +534,7 @@ impl OnlineGp for Wiski {
     }
 
     fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
-        let answer = self.on_grid(x, |model| model.posterior.predict(x, &mut model.workspace))?;
+        let answer = self.on_grid(x, |model| model.predict_on_grid(x))?;
         Ok(answer.unwrap_or_else(|| self.prior_prediction()))
     }
 
@@ -467,11 +544,7 @@ impl OnlineGp for Wiski {
     }
 
     fn log_evidence(&mut self) -> Result<f64> {
-        let mut pool = Pool::default();
-        let whitened = self.stats.whiten(self.posterior.prior(), &mut pool);
-        let prior = self.posterior.prior().clone();
-        let posterior = Posterior::from_whitened(prior, &whitened, self.noise(), &mut pool)?;
-        Ok(evidence::value(&self.stats, &whitened, &posterior))
+        self.belief.log_evidence(&self.settings, &self.stats, &self.kernels)
     }
 
     /// One sweep for both: the prediction falls out of the update.
@@ -538,6 +611,7 @@ impl OnlineGp for Wiski {
             }
             return Ok(());
         }
-        self.predictor().predict_batch(x, mean, variance)
+        self.settle()?;
+        self.predictor()?.predict_batch(x, mean, variance)
     }
 }

@@ -23,6 +23,7 @@ mod variance;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, length, positive};
 use crate::evidence::Evidence;
@@ -38,7 +39,8 @@ use solve::System;
 pub use variance::VarianceError;
 
 /// How exactly the iterative engine works, and how hard it tries.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Accuracy {
     /// The relative residual at which the solve for the mean ends.
     pub tolerance: f64,
