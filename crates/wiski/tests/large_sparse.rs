@@ -201,14 +201,21 @@ fn samples_have_the_posterior_covariance() {
 /// Grids far beyond the dense engine: the selected inverse against solves.
 #[test]
 fn large_grids_agree_with_solves() {
-    for (shape, n) in [(&[120, 90][..], 3000), (&[20_000], 4000), (&[14, 22, 18], 2000)] {
+    let cases = [
+        (&[120, 90][..], kernel(2), 3000),
+        (&[20_000], kernel(1), 4000),
+        (&[14, 22, 18], kernel(3), 2000),
+        (&[20_000], Kernel::matern32(&[0.0005]).unwrap(), 4000),
+        (&[45, 60], Kernel::matern32(&[0.1, 0.1]).unwrap(), 2000),
+    ];
+    for (shape, kernel, n) in cases {
         let d = shape.len();
         let lattice = Lattice::from(unit_grid(shape));
         let m = lattice.len();
         let mut data = Data::random(n, d, true, 3);
         data.h.iter_mut().step_by(2).for_each(|x| *x *= 0.6); // a region without data
         let stats = learned(&lattice, &data);
-        let sparse = SparsePosterior::new(&stats, &kernel(d), SIGMA2).unwrap();
+        let sparse = SparsePosterior::new(&stats, &kernel, SIGMA2).unwrap();
         assert!(sparse.correction() < 1e-9, "{shape:?}: {}", sparse.correction());
 
         let mut rng = rng(2);
@@ -226,7 +233,7 @@ fn large_grids_agree_with_solves() {
         }
         // Scaling kernel and noise together is known in closed form: the whole gradient at this size.
         let evidence = sparse.evidence(&stats).unwrap();
-        let got = 2.0 * (1.7 * evidence.by_kernel[0][0] + SIGMA2 * evidence.by_noise);
+        let got = 2.0 * (kernel.variance() * evidence.by_kernel[0][0] + SIGMA2 * evidence.by_noise);
         let fit: f64 = sparse.mean().iter().zip(stats.b()).map(|(a, b)| a * b).sum();
         let want = (stats.c() - fit) / SIGMA2 - stats.count();
         assert!((got - want).abs() < 1e-9 * m as f64, "{shape:?}: {got} {want}");
@@ -246,6 +253,12 @@ fn memory_used_again_changes_nothing() {
     let renewed = renewed.renewed(&second, &other, 0.3).unwrap();
     assert_eq!(renewed.mean(), fresh.mean());
     assert_eq!(renewed.evidence(&second).unwrap(), fresh.evidence(&second).unwrap());
+    // Twelve values, and then six with their derivatives: as many unknowns, but another tree.
+    let line = |points: usize| learned(&Lattice::from(unit_grid(&[points])), &data(1, true));
+    let (twelve, six, smooth) = (line(12), line(6), Kernel::matern32(&[0.4]).unwrap());
+    let moved = SparsePosterior::new(&twelve, &kernel(1), SIGMA2).unwrap();
+    let moved = moved.renewed(&six, &smooth, SIGMA2).unwrap();
+    assert_eq!(moved.mean(), SparsePosterior::new(&six, &smooth, SIGMA2).unwrap().mean());
     // Another grid needs another tree.
     let small = learned(&Lattice::from(unit_grid(&[12, 30])), &data(2, true));
     let moved = renewed.renewed(&small, &other, 0.3).unwrap();

@@ -49,6 +49,7 @@ impl Node {
 #[derive(Debug, Clone)]
 pub(super) struct Dissection {
     pub(super) shape: Vec<usize>,
+    pub(super) reach: Vec<usize>,
     /// Children come before their parents; the root is last.
     pub(super) nodes: Vec<Node>,
     /// The grid point with each elimination number.
@@ -74,7 +75,7 @@ impl Dissection {
         }
         // Boundaries were collected as grid points, before all numbers were known.
         nodes.iter_mut().flat_map(|n| &mut n.boundary).for_each(|i| *i = number[*i as usize]);
-        Self { shape: shape.to_vec(), nodes, order, number }
+        Self { shape: shape.to_vec(), reach: reach.to_vec(), nodes, order, number }
     }
 
     /// The number of entries of the factor.

@@ -115,9 +115,8 @@ impl SparsePosterior {
         Self::with_memory(None, Vec::new(), stats, kernel, noise)
     }
 
-    /// The posterior for other statistics on the same grid, another kernel or another noise, in the memory of this
-    /// one: what a search for hyperparameters should use, since fetching fresh memory costs about as much as
-    /// filling it.
+    /// The posterior for other statistics, another kernel or another noise, in the memory and, on the same grid, with
+    /// the tree of this one: for searches over hyperparameters.
     pub fn renewed(self, stats: &Stats, kernel: &Kernel, noise: f64) -> Result<Self> {
         let tree = self.factor.tree.clone();
         Self::with_memory(Some(tree), self.factor.into_memory(), stats, kernel, noise)
@@ -150,7 +149,8 @@ impl SparsePosterior {
             }
             prior.for_each_in_row(unknown, f);
         };
-        let fits = |tree: &Arc<Dissection>| tree.shape == prior.shape();
+        // Shape and reach together tell the grid and the states of its points.
+        let fits = |tree: &Arc<Dissection>| tree.shape == prior.shape() && tree.reach == prior.reach();
         let tree = tree.filter(fits).unwrap_or_else(|| Arc::new(dissection(grid, &prior)));
         let factor = Cholesky::new(tree, row, memory)?;
         let log_det = factor.log_det() + prior.log_det_covariance();
@@ -179,11 +179,12 @@ impl SparsePosterior {
         };
         posterior.mean = posterior.values_of(&states);
         posterior.states = states;
-        if posterior.correction > LARGEST_CORRECTION {
-            let residual = posterior.correction;
-            return Err(Error::NoConvergence { method: "sparse factorization", iterations: 1, residual });
+        if posterior.correction <= LARGEST_CORRECTION {
+            return Ok(posterior);
         }
-        Ok(posterior)
+        // Too much, or not a number.
+        let residual = posterior.correction;
+        Err(Error::NoConvergence { method: "sparse factorization", iterations: 1, residual })
     }
 
     /// Entries and arithmetic of the factorization for a grid and a kernel, known before any of it is done.
@@ -292,8 +293,9 @@ impl SparsePosterior {
     }
 
     /// The posterior covariance H⁻¹ of the grid values where grid points lie within three cells of each other on
-    /// every axis (the whole of it for grids of less than 7^d points): what predictions and the gradient of the
-    /// evidence read. A selected inverse when it is first asked for, about twice the arithmetic of the factorization; then it is kept.
+    /// every axis (the whole of it for grids of at most 7^d points): what predictions and the gradient of the
+    /// evidence read. A selected inverse, about twice the arithmetic of the factorization, when it is first asked
+    /// for; then it is kept.
     pub fn covariance(&self) -> &BlockMatrix {
         &self.selected().covariance
     }
@@ -386,15 +388,9 @@ fn only_grid(lattice: &Lattice) -> Result<&Grid> {
 }
 
 fn dissection(grid: &Grid, prior: &PriorPrecision) -> Dissection {
-    let states = prior.states();
     // Where matrices are stored whole, the inverse is wanted whole: one front.
-    let leaf = if GridMatrix::is_whole(grid) {
-        prior.len()
-    } else {
-        leaf_size(grid.dim()) * states.iter().product::<usize>()
-    };
-    let reach: Vec<usize> = states.iter().map(|q| 3 * q).collect();
-    Dissection::new(&prior.shape(), &reach, leaf)
+    let points = if GridMatrix::is_whole(grid) { grid.len() } else { leaf_size(grid.dim()) };
+    Dissection::new(&prior.shape(), &prior.reach(), points * (prior.len() / grid.len()))
 }
 
 /// The points of the largest box that is eliminated whole: where factorization and selected inverse were measured to be fastest,

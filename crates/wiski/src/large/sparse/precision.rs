@@ -85,9 +85,10 @@ impl PriorPrecision {
         self.chains.iter().map(Chain::len).collect()
     }
 
-    /// The states q_k of a point on each axis.
-    pub(super) fn states(&self) -> Vec<usize> {
-        self.chains.iter().map(Chain::states).collect()
+    /// How many places entries reach on each axis: three cells of the data's stencil. The prior's one cell, with all
+    /// its states, lies within.
+    pub(super) fn reach(&self) -> Vec<usize> {
+        self.chains.iter().map(|chain| 3 * chain.states()).collect()
     }
 
     /// The unknown that is the value at each grid point.
@@ -181,7 +182,7 @@ mod tests {
         // Smoothness may differ between the axes.
         let kernel = matern(Family::Matern12, 0) * matern(Family::Matern52, 1).scaled(1.8);
         let q = PriorPrecision::new(&grid, &kernel).unwrap();
-        assert_eq!((q.len(), q.shape(), q.states()), (60, vec![5, 12], vec![1, 3]));
+        assert_eq!((q.len(), q.shape(), q.reach()), (60, vec![5, 12], vec![3, 9]));
         let mut dense = faer::Mat::<f64>::zeros(60, 60);
         for i in 0..60 {
             q.for_each_in_row(i, &mut |j, value| dense[(i, j)] = value);
