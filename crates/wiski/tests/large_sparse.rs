@@ -17,6 +17,26 @@ const SIGMA2: f64 = 0.05;
 const SHAPES: [&[usize]; 9] =
     [&[6], &[31], &[190], &[5, 8], &[9, 31], &[22, 17], &[6, 7, 5], &[5, 12, 7], &[4, 5, 4, 4]];
 
+/// Matérn ½ on all shapes, smoother kernels where the grid is not too fine for them, and mixtures over the axes.
+fn cases() -> Vec<(&'static [usize], Kernel)> {
+    let mut cases: Vec<_> = SHAPES.into_iter().map(|shape| (shape, kernel(shape.len()))).collect();
+    let on = |family, axis| Kernel::on_axes(family, 2, &[axis]).unwrap();
+    let mut mixed = on(Family::Matern12, 0) * on(Family::Matern52, 1);
+    mixed.set_parameters(&[1.7, 0.3, 0.2]).unwrap();
+    cases.extend([
+        (&[6][..], Kernel::matern32(&[0.4]).unwrap().scaled(1.7)),
+        (&[45], Kernel::matern32(&[0.3]).unwrap().scaled(1.7)),
+        (&[150], Kernel::matern32(&[0.05]).unwrap().scaled(1.7)),
+        (&[31], Kernel::matern52(&[0.2]).unwrap().scaled(1.7)),
+        (&[120], Kernel::matern52(&[0.03]).unwrap().scaled(1.7)),
+        (&[9, 14], Kernel::matern32(&[0.2, 0.15]).unwrap().scaled(1.7)),
+        (&[8, 13], Kernel::matern52(&[0.2, 0.15]).unwrap().scaled(1.7)),
+        (&[20, 11], mixed),
+        (&[5, 6, 5], Kernel::matern32(&[0.4, 0.3, 0.4]).unwrap().scaled(1.7)),
+    ]);
+    cases
+}
+
 fn kernel(d: usize) -> Kernel {
     Kernel::matern12(&[0.4, 0.75, 0.3, 0.5][..d]).unwrap().scaled(1.7)
 }
@@ -44,9 +64,9 @@ fn unit(m: usize, i: usize) -> Vec<f64> {
 
 #[test]
 fn equals_the_dense_process() {
-    for (case, shape) in SHAPES.into_iter().enumerate() {
-        let (d, what) = (shape.len(), format!("{shape:?}"));
-        let (lattice, kernel) = (Lattice::from(unit_grid(shape)), kernel(d));
+    for (case, (shape, kernel)) in cases().into_iter().enumerate() {
+        let (d, what) = (shape.len(), format!("{kernel} on {shape:?}"));
+        let lattice = Lattice::from(unit_grid(shape));
         let (m, data) = (lattice.len(), data(d, case % 2 == 0));
         let stats = learned(&lattice, &data);
         let sparse = SparsePosterior::new(&stats, &kernel, SIGMA2).unwrap();
@@ -54,6 +74,7 @@ fn equals_the_dense_process() {
 
         let units: Vec<Vec<f64>> = (0..m).map(|i| unit(m, i)).collect();
         let (mean, covariance) = dense.predict(&units);
+        assert!(sparse.correction() < 1e-9, "{what}: {}", sparse.correction());
         for i in 0..m {
             close(sparse.mean()[i], mean[i], 1e-10, &format!("{what}: mean {i}"));
         }
@@ -83,9 +104,9 @@ fn equals_the_dense_process() {
 
 #[test]
 fn equals_the_dense_engine() {
-    for (case, shape) in SHAPES.into_iter().enumerate() {
-        let (d, what) = (shape.len(), format!("{shape:?}"));
-        let (lattice, kernel) = (Lattice::from(unit_grid(shape)), kernel(d));
+    for (case, (shape, kernel)) in cases().into_iter().enumerate() {
+        let (d, what) = (shape.len(), format!("{kernel} on {shape:?}"));
+        let lattice = Lattice::from(unit_grid(shape));
         let stats = learned(&lattice, &data(d, case % 2 == 1));
         let sparse = SparsePosterior::new(&stats, &kernel, SIGMA2).unwrap();
         let (want, posterior) = Evidence::new(&stats, std::slice::from_ref(&kernel), SIGMA2, 0.0).unwrap();
@@ -177,28 +198,27 @@ fn samples_have_the_posterior_covariance() {
     }
 }
 
-/// A grid far beyond the dense engine: residuals, and the selected inverse against solves.
+/// Grids far beyond the dense engine: the selected inverse against solves.
 #[test]
-fn large_grids_solve_to_rounding() {
-    for (shape, n) in [(&[120, 90][..], 3000), (&[20_000], 4000), (&[14, 22, 18], 2000)] {
+fn large_grids_agree_with_solves() {
+    let cases = [
+        (&[120, 90][..], kernel(2), 3000),
+        (&[20_000], kernel(1), 4000),
+        (&[14, 22, 18], kernel(3), 2000),
+        (&[20_000], Kernel::matern32(&[0.0005]).unwrap(), 4000),
+        (&[45, 60], Kernel::matern32(&[0.1, 0.1]).unwrap(), 2000),
+    ];
+    for (shape, kernel, n) in cases {
         let d = shape.len();
         let lattice = Lattice::from(unit_grid(shape));
         let m = lattice.len();
         let mut data = Data::random(n, d, true, 3);
         data.h.iter_mut().step_by(2).for_each(|x| *x *= 0.6); // a region without data
         let stats = learned(&lattice, &data);
-        let sparse = SparsePosterior::new(&stats, &kernel(d), SIGMA2).unwrap();
+        let sparse = SparsePosterior::new(&stats, &kernel, SIGMA2).unwrap();
         assert!(sparse.correction() < 1e-9, "{shape:?}: {}", sparse.correction());
 
         let mut rng = rng(2);
-        let target: Vec<f64> = (0..m).map(|_| rng.random::<f64>() - 0.5).collect();
-        let mut x = target.clone();
-        sparse.solve(&mut x).unwrap();
-        let largest = |v: &[f64]| v.iter().fold(0.0f64, |a, b| a.max(b.abs()));
-        let back = sparse.multiply(&x).unwrap();
-        let residual: Vec<f64> = back.iter().zip(&target).map(|(h, t)| h - t).collect();
-        assert!(largest(&residual) < 1e-10 * largest(&target), "{shape:?}: {}", largest(&residual));
-
         let predictor = sparse.predictor();
         for _ in 0..5 {
             let h: Vec<f64> = (0..d).map(|_| rng.random()).collect();
@@ -213,11 +233,11 @@ fn large_grids_solve_to_rounding() {
         }
         // Scaling kernel and noise together is known in closed form: the whole gradient at this size.
         let evidence = sparse.evidence(&stats).unwrap();
-        let got = 2.0 * (1.7 * evidence.by_kernel[0][0] + SIGMA2 * evidence.by_noise);
+        let got = 2.0 * (kernel.variance() * evidence.by_kernel[0][0] + SIGMA2 * evidence.by_noise);
         let fit: f64 = sparse.mean().iter().zip(stats.b()).map(|(a, b)| a * b).sum();
         let want = (stats.c() - fit) / SIGMA2 - stats.count();
         assert!((got - want).abs() < 1e-9 * m as f64, "{shape:?}: {got} {want}");
-        let cost = SparsePosterior::cost(&lattice.grids()[0]);
+        let cost = SparsePosterior::cost(&lattice.grids()[0], sparse.kernel()).unwrap();
         assert_eq!(cost.entries, sparse.factor_entries());
     }
 }
@@ -233,6 +253,12 @@ fn memory_used_again_changes_nothing() {
     let renewed = renewed.renewed(&second, &other, 0.3).unwrap();
     assert_eq!(renewed.mean(), fresh.mean());
     assert_eq!(renewed.evidence(&second).unwrap(), fresh.evidence(&second).unwrap());
+    // Twelve values, and then six with their derivatives: as many unknowns, but another tree.
+    let line = |points: usize| learned(&Lattice::from(unit_grid(&[points])), &data(1, true));
+    let (twelve, six, smooth) = (line(12), line(6), Kernel::matern32(&[0.4]).unwrap());
+    let moved = SparsePosterior::new(&twelve, &kernel(1), SIGMA2).unwrap();
+    let moved = moved.renewed(&six, &smooth, SIGMA2).unwrap();
+    assert_eq!(moved.mean(), SparsePosterior::new(&six, &smooth, SIGMA2).unwrap().mean());
     // Another grid needs another tree.
     let small = learned(&Lattice::from(unit_grid(&[12, 30])), &data(2, true));
     let moved = renewed.renewed(&small, &other, 0.3).unwrap();
@@ -283,7 +309,6 @@ fn refuses_what_is_not_sparse() {
     let sparse = SparsePosterior::new(&stats, &kernel(2), SIGMA2).unwrap();
     assert!(matches!(sparse.evidence(&Stats::new(plane)), Err(Error::Unsupported { .. })));
     assert!(matches!(sparse.solve(&mut [0.0; 3]), Err(Error::WrongLength { .. })));
-    assert!(matches!(sparse.multiply(&[0.0; 3]), Err(Error::WrongLength { .. })));
     assert!(matches!(sparse.sample(&[0.0; 3]), Err(Error::WrongLength { .. })));
 }
 

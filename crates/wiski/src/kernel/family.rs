@@ -100,6 +100,16 @@ impl Family {
         }
     }
 
+    /// How many numbers, the value and its derivatives, make a Matérn process Markov: ν + ½.
+    pub(super) fn markov_states(self) -> Option<usize> {
+        match self {
+            Self::Matern12 => Some(1),
+            Self::Matern32 => Some(2),
+            Self::Matern52 => Some(3),
+            _ => None,
+        }
+    }
+
     /// κ(τ) for the given parameters.
     pub fn value(self, parameters: &[f64], tau: f64) -> f64 {
         self.evaluate(parameters, tau, None)

@@ -338,22 +338,31 @@ impl Kernel {
         }
     }
 
-    /// The rates λ_k if k(τ) = s Π_k exp(−λ_k |τ_k|) with all λ_k > 0: a single term with nothing but Matérn ½ on
-    /// every axis. Several on one axis multiply to exp(−τ/ℓ₁ − τ/ℓ₂ − …), so that their rates 1/ℓ add up.
-    pub(crate) fn exponential_rates(&self) -> Option<Vec<f64>> {
+    /// For a single term with one Matérn process on every axis: how many numbers (the value and its derivatives)
+    /// make it a Markov process, ν + ½, and its rate λ = √(2ν)/ℓ. Several Matérn ½ on one axis multiply to one,
+    /// exp(−τ/ℓ₁ − τ/ℓ₂ − …), so that their rates add up.
+    pub(crate) fn markov_processes(&self) -> Option<Vec<(usize, f64)>> {
         let [term] = self.terms.as_slice() else { return None };
-        let rate = |factors: &Vec<Factor>| {
-            let exponential = !factors.is_empty() && factors.iter().all(|f| f.family == Family::Matern12);
-            exponential.then(|| factors.iter().map(|f| self.parameters[f.first].value.recip()).sum())
+        let process = |factors: &Vec<Factor>| {
+            let states = factors.first()?.family.markov_states()?;
+            let is_process =
+                factors.iter().all(|f| f.family.markov_states() == Some(1)) || factors.len() == 1;
+            is_process.then(|| (states, factors.iter().map(|f| self.rate(*f)).sum()))
         };
-        term.axes.iter().map(rate).collect()
+        term.axes.iter().map(process).collect()
     }
 
-    /// Chain rule from the rate λ of a [product of exponentials](Kernel::exponential_rates) on an axis to the
-    /// length-scales there: ∂λ/∂ℓ = −1/ℓ².
+    /// λ = √(2ν)/ℓ of a Matérn process with ν + ½ states.
+    fn rate(&self, factor: Factor) -> f64 {
+        let states = factor.family.markov_states().unwrap_or(1);
+        ((2 * states - 1) as f64).sqrt() / self.parameters[factor.first].value
+    }
+
+    /// Chain rule from the rate λ of the [process](Kernel::markov_processes) on an axis to the length-scales there:
+    /// ∂λ/∂ℓ = −λ/ℓ for each of its factors.
     pub(crate) fn pull_back_rate(&self, axis: usize, by_rate: f64, gradient: &mut [f64]) {
-        for factor in &self.terms[0].axes[axis] {
-            gradient[factor.first] -= by_rate / self.parameters[factor.first].value.powi(2);
+        for &factor in &self.terms[0].axes[axis] {
+            gradient[factor.first] -= by_rate * self.rate(factor) / self.parameters[factor.first].value;
         }
     }
 

@@ -8,10 +8,10 @@
 //! ∂/∂σ²    = ½ [ (c − 2aᵀb + aᵀA a)/σ⁴ − n/σ² + ⟨A, Z⟩/σ⁴ ]
 //! ```
 //!
-//! Q_θ has the pattern of Q, 3^d entries a row, and A that of the stencil: of Z + a aᵀ, the second moment of the
-//! grid values, only entries are read that the selected inverse holds.
+//! Q_θ has the pattern of Q and A that of the stencil: of Z + a aᵀ, the second moment of the unknowns, only entries are
+//! read that the selected inverse holds.
 
-use super::SparsePosterior;
+use super::{Selected, SparsePosterior};
 use crate::error::{Error, Result};
 use crate::evidence::Evidence;
 use crate::simd::dot;
@@ -38,22 +38,18 @@ impl SparsePosterior {
     /// `stats` must be the statistics that the posterior was made from.
     pub fn evidence(&self, stats: &Stats) -> Result<Evidence> {
         let value = self.log_evidence(stats)?;
-        let (a, covariance, noise) = (&self.mean, self.covariance(), self.noise);
-        let m = a.len();
-
-        let block = &covariance.diagonal()[0];
-        let z = block.data();
-        let moment = self.prior.contract(|i, j, place| z[block.place(i, j, place)] + a[i] * a[j]);
+        let (a, noise) = (&self.mean, self.noise);
+        let Selected { covariance, moment } = self.selected();
         let mut gradient = vec![0.0; self.kernel.parameter_count()];
-        // Q is proportional to 1/s, and log det K to m log s.
-        let by_scale = 0.5 * (moment.value - m as f64) / self.prior.scale();
+        // Q is proportional to 1/s, and log det K to M log s for M unknowns.
+        let by_scale = 0.5 * (moment.value - self.unknowns() as f64) / self.prior.scale();
         self.kernel.pull_back_scale(0, by_scale, &mut gradient);
         for (k, (by_rate, log_det)) in moment.by_rate.iter().zip(self.prior.log_det_slopes()).enumerate() {
             self.kernel.pull_back_rate(k, -0.5 * (by_rate + log_det), &mut gradient);
         }
 
         // `data` is A/σ².
-        let mut image = vec![0.0; m];
+        let mut image = vec![0.0; a.len()];
         self.data.apply(a, &mut image, &mut []);
         let residual = (stats.c() - 2.0 * dot(a, stats.b())) / noise + dot(a, &image);
         let by_noise = 0.5 * (residual - stats.count() + self.data.inner(covariance)) / noise;
