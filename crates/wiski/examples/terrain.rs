@@ -41,8 +41,9 @@ fn main() {
     let (rows, grids) = match option("--cube") {
         Some(g) => (synthetic(number("--rows", 200_000)), vec![g]),
         None => {
-            let folder =
-                option("--data").or_else(|| std::env::var("WISKI_DATA").ok()).unwrap_or_else(|| "data".into());
+            let folder = option("--data")
+                .or_else(|| std::env::var("WISKI_DATA").ok())
+                .unwrap_or_else(|| "data".into());
             (terrain(&folder), list("--grids", "50,100,200,300"))
         }
     };
@@ -92,8 +93,12 @@ fn run(name: &str, g: usize, train: &[Vec<f64>], test: &[Vec<f64>], accuracy: &A
         if std::env::var("VERBOSE").is_ok() {
             println!(
                 "  {:?} noise {:.5}: {:.1} ± {:.1}, {} iterations, {:.2} s",
-                hyper.kernels[0].parameters(), hyper.noise, evidence.value, convergence.log_det_error,
-                convergence.iterations, start.elapsed().as_secs_f64()
+                hyper.kernels[0].parameters(),
+                hyper.noise,
+                evidence.value,
+                convergence.log_det_error,
+                convergence.iterations,
+                start.elapsed().as_secs_f64()
             );
         }
         iterations = iterations.max(convergence.iterations);
@@ -105,7 +110,8 @@ fn run(name: &str, g: usize, train: &[Vec<f64>], test: &[Vec<f64>], accuracy: &A
     hyper = refitted.expect("a refit").0;
     let refit = start.elapsed().as_secs_f64();
 
-    let posterior = last.expect("an evaluation").warm(&stats, &hyper.kernels[0], hyper.noise).expect("a mean");
+    let posterior =
+        last.expect("an evaluation").warm(&stats, &hyper.kernels[0], hyper.noise).expect("a mean");
     let start = Instant::now();
     let (predictor, error) = posterior.predictor(&stats).expect("variances");
     let built = start.elapsed().as_secs_f64();

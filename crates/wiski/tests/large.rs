@@ -149,7 +149,9 @@ fn functions_drawn_have_the_mean_and_covariance_of_the_posterior() {
         let values = points.map(|x| f.value(&x).unwrap());
         for i in 0..3 {
             first[i] += values[i] / f64::from(n);
-            (0..3).for_each(|j| second[3 * i + j] += (values[i] - mean[i]) * (values[j] - mean[j]) / f64::from(n));
+            (0..3).for_each(|j| {
+                second[3 * i + j] += (values[i] - mean[i]) * (values[j] - mean[j]) / f64::from(n)
+            });
         }
     }
     for i in 0..3 {
@@ -214,7 +216,8 @@ fn no_data_leave_the_prior() {
     assert_eq!(evidence.value, 0.0);
     let at = [0.5 * (0.0 + 1.0), 0.5];
     let p = posterior.predict(&stats, &at).unwrap();
-    let prior = Posterior::new(Arc::new(Prior::new(stats.lattice(), &[kernel], 1e-14).unwrap()), &stats, NOISE);
+    let prior =
+        Posterior::new(Arc::new(Prior::new(stats.lattice(), &[kernel], 1e-14).unwrap()), &stats, NOISE);
     let want = prior.unwrap().predict(&at, &mut Workspace::default()).unwrap();
     assert!(p.mean == 0.0 && (p.variance - want.variance).abs() < 1e-9, "{p:?} {want:?}");
 }

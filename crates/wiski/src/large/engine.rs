@@ -74,15 +74,24 @@ impl LargePosterior {
                     return Ok(None);
                 }
                 let grid = &stats.lattice().grids()[0];
-                let is_sparse = kernels[0].exponential_rates().is_some();
-                if is_sparse && SparsePosterior::cost(grid).multiply_adds <= LARGEST_FACTORIZATION {
+                // The values of Matérn ½ alone are Markov; smoother ones need derivatives beside them, and pay on a
+                // line only.
+                let roughness =
+                    kernels[0].markov_processes().map(|all| all.iter().all(|&(states, _)| states == 1));
+                let is_sparse = roughness.is_some_and(|rough| rough || grid.dim() == 1);
+                if is_sparse
+                    && SparsePosterior::cost(grid, &kernels[0])?.multiply_adds <= LARGEST_FACTORIZATION
+                {
                     match sparse() {
                         // Length-scales of very many cells: no digits are left there, and iterations have them.
                         Err(Error::NoConvergence { .. }) => {}
                         result => return result,
                     }
                 }
-                if !is_sparse && Prior::new(stats.lattice(), kernels, rank_tolerance)?.rank() <= LARGEST_RANK {
+                // On Matérn ½ the rank is the number of points.
+                if roughness != Some(true)
+                    && Prior::new(stats.lattice(), kernels, rank_tolerance)?.rank() <= LARGEST_RANK
+                {
                     return Ok(None);
                 }
                 krylov(&Accuracy { rank_tolerance, ..Accuracy::default() })

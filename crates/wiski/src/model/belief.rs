@@ -124,7 +124,12 @@ impl Belief {
     }
 
     /// log p(y), computed anew from the statistics.
-    pub(super) fn log_evidence(&self, settings: &WiskiBuilder, stats: &Stats, kernels: &[Kernel]) -> Result<f64> {
+    pub(super) fn log_evidence(
+        &self,
+        settings: &WiskiBuilder,
+        stats: &Stats,
+        kernels: &[Kernel],
+    ) -> Result<f64> {
         let pool = &mut Pool::default();
         match self {
             Self::Dense(posterior) => {

@@ -55,7 +55,8 @@ impl Balanced {
                 let mut column = vec![0.0; axis.points()];
                 kernel.toeplitz_column(term, k, axis.step(), &mut column);
                 if !column.iter().chain([&scale]).all(|v| v.is_finite()) {
-                    let reason = "its values on the grid are not finite: a parameter is too large or too small";
+                    let reason =
+                        "its values on the grid are not finite: a parameter is too large or too small";
                     return Err(Error::Config { field: "kernel".into(), reason: reason.into() });
                 }
                 let factor = if k == 0 { scale.sqrt() } else { 1.0 };

@@ -158,9 +158,9 @@ impl Root {
     /// For a box, the products ⊗_k of numbers on each axis, one for each column.
     pub(super) fn products(&self, on_axes: &[Vec<f64>]) -> Vec<f64> {
         debug_assert!(self.is_box, "only a box has the order of its axes");
-        on_axes.iter().fold(vec![1.0], |all, own| {
-            all.iter().flat_map(|&a| own.iter().map(move |&b| a * b)).collect()
-        })
+        on_axes
+            .iter()
+            .fold(vec![1.0], |all, own| all.iter().flat_map(|&a| own.iter().map(move |&b| a * b)).collect())
     }
 
     /// The number p of columns.

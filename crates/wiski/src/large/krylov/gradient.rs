@@ -175,14 +175,16 @@ mod tests {
             let d = shape.len();
             let mut stats = Stats::new(Grid::covering(&vec![(0.0, 1.0); d], shape).unwrap());
             for i in 0..300 {
-                let x: Vec<f64> = (0..d).map(|k| (0.618_f64.powi(k as i32 + 1) * f64::from(i)).fract()).collect();
+                let x: Vec<f64> =
+                    (0..d).map(|k| (0.618_f64.powi(k as i32 + 1) * f64::from(i)).fract()).collect();
                 let y = x.iter().map(|v| (5.0 * v).sin()).sum::<f64>() + 0.1 * (1.7 * f64::from(i * i)).sin();
                 stats.observe(&x, y, 1.0 + 0.5 * f64::from(i % 3)).unwrap();
             }
             let kernel = Kernel::matern32(&vec![0.3; d]).unwrap().scaled(1.4);
             let noise = 0.03;
             let (want, _) = Evidence::new(&stats, std::slice::from_ref(&kernel), noise, 1e-14).unwrap();
-            let accuracy = Accuracy { leading: 8, probe_tolerance: 1e-10, tolerance: 1e-11, ..Accuracy::default() };
+            let accuracy =
+                Accuracy { leading: 8, probe_tolerance: 1e-10, tolerance: 1e-11, ..Accuracy::default() };
             let posterior = KrylovPosterior::new(&stats, &kernel, noise, &accuracy).unwrap();
             let system = posterior.system(&stats).unwrap();
             let units = |n: usize| {
@@ -194,7 +196,8 @@ mod tests {
             let traces = traces(&system, &accuracy, units(stats.lattice().len())).unwrap();
             let (got, _) = assemble(&posterior, &system, &kernel, log_det, traces).unwrap();
             // Solves to 1e-10, with sums of squares up to 300/0.03.
-            let close = |a: f64, b: f64, scale: f64| assert!((a - b).abs() < 1e-7 * scale, "{shape:?}: {a} {b}");
+            let close =
+                |a: f64, b: f64, scale: f64| assert!((a - b).abs() < 1e-7 * scale, "{shape:?}: {a} {b}");
             close(got.value, want.value, want.value.abs() + 100.0);
             got.by_kernel[0].iter().zip(&want.by_kernel[0]).for_each(|(a, b)| close(*a, *b, b.abs() + 100.0));
             close(got.by_noise, want.by_noise, want.by_noise.abs() + 300.0 / noise);

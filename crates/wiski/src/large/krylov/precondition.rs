@@ -42,7 +42,8 @@ impl Preconditioner {
         let matrix = MatMut::from_column_major_slice_mut(&mut factor, r, r);
         let stack = MemStack::new(&mut memory);
         cholesky_in_place(matrix, Default::default(), Par::Seq, stack, Default::default()).map_err(|_| {
-            let reason = "the statistics are not positive definite: a point was forgotten that was never learned";
+            let reason =
+                "the statistics are not positive definite: a point was forgotten that was never learned";
             Error::Unsupported { operation: "factorization", reason }
         })?;
         Ok(Self { diagonal, places, factor, leading })

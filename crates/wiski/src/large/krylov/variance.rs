@@ -142,7 +142,9 @@ fn add_remainder(posterior: &KrylovPosterior, system: &System, stencil: &mut Ste
                 add(first, &one?);
                 add(second, &two?);
             }
-            _ => pair.iter().try_for_each(|colours| columns_of(colours).map(|columns| add(colours, &columns)))?,
+            _ => pair
+                .iter()
+                .try_for_each(|colours| columns_of(colours).map(|columns| add(colours, &columns)))?,
         }
     }
     Ok(())
@@ -154,7 +156,9 @@ fn check(posterior: &KrylovPosterior, system: &System, matrix: &BlockMatrix) -> 
     let mut rng = posterior.accuracy.rng(4);
     let axes = lattice.grids()[0].axes();
     let points: Vec<f64> = (0..CHECKED)
-        .flat_map(|_| axes.iter().map(|a| a.lo() + (a.hi() - a.lo()) * rng.random::<f64>()).collect::<Vec<_>>())
+        .flat_map(|_| {
+            axes.iter().map(|a| a.lo() + (a.hi() - a.lo()) * rng.random::<f64>()).collect::<Vec<_>>()
+        })
         .collect();
     let (_, exact) = posterior.joint(system.stats, &points)?;
     let (mut sum, mut worst, mut weights) = (0.0, 0.0_f64, Vec::new());
