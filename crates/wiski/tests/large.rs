@@ -5,10 +5,14 @@ use std::sync::Arc;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::grid::Grid;
-use wiski::large::{Accuracy, KrylovPosterior};
+use wiski::large::{Accuracy, Engine, KrylovPosterior};
+use wiski::learn::{HyperSpace, LbfgsB};
+use wiski::persist::{load, save};
 use wiski::posterior::Workspace;
 use wiski::prior::Prior;
-use wiski::{Error, Evidence, Kernel, Posterior, Stats};
+use wiski::{
+    Error, Evidence, Features, Kernel, OnlineGp, OnlineRegressor, Posterior, Settings, Stats, Wiski,
+};
 
 /// A few hundred points on a grid over the unit box, denser on one side, none around the middle.
 fn uneven(shape: &[usize], n: usize) -> Stats {
@@ -220,4 +224,150 @@ fn no_data_leave_the_prior() {
         Posterior::new(Arc::new(Prior::new(stats.lattice(), &[kernel], 1e-14).unwrap()), &stats, NOISE);
     let want = prior.unwrap().predict(&at, &mut Workspace::default()).unwrap();
     assert!(p.mean == 0.0 && (p.variance - want.variance).abs() < 1e-9, "{p:?} {want:?}");
+}
+
+/// A model of one kernel on a grid over the unit square, by any engine.
+fn model(engine: Engine, kernel: &Kernel) -> Wiski {
+    Wiski::builder()
+        .grid(Grid::covering(&[(0.0, 1.0); 2], &[24, 20]).unwrap())
+        .kernel(kernel.clone())
+        .noise(NOISE)
+        .engine(engine)
+        .build()
+        .unwrap()
+}
+
+fn rows(n: usize) -> (Vec<f64>, Vec<f64>) {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
+    let x: Vec<f64> = (0..2 * n).map(|_| rng.random::<f64>()).collect();
+    let y =
+        x.chunks_exact(2).map(|x| (6.0 * x[0]).sin() + x[1] + 0.2 * (rng.random::<f64>() - 0.5)).collect();
+    (x, y)
+}
+
+#[test]
+fn a_model_gives_the_same_by_every_engine() {
+    let kernel = Kernel::matern12(&[0.3, 0.2]).unwrap();
+    let (x, y) = rows(600);
+    let engines = [Engine::Dense, Engine::Sparse, Engine::Krylov(iterating())];
+    let mut models = engines.map(|engine| model(engine, &kernel));
+    assert_eq!(models.each_ref().map(Wiski::engine), ["dense", "sparse", "krylov"]);
+    for model in &mut models {
+        model.observe_batch(&x[..800], &y[..400], None).unwrap();
+        for (x, &y) in x[800..].chunks_exact(2).zip(&y[400..]) {
+            model.step(x, y).unwrap();
+        }
+        model.forget(&x[..2], y[0], 1.0).unwrap();
+        model.decay(0.9).unwrap();
+        model.settle().unwrap();
+    }
+    let [dense, others @ ..] = &mut models;
+    let (want, evidence) = (dense.predict(&[0.4, 0.7]).unwrap(), dense.log_evidence().unwrap());
+    let (mean, covariance) = dense.joint(&[0.4, 0.7, 0.2, 0.2]).unwrap();
+    let gradient = dense.predict_gradient(&[0.4, 0.7]).unwrap();
+    for model in others {
+        let name = model.engine();
+        let got = model.predict(&[0.4, 0.7]).unwrap();
+        assert!((got.mean - want.mean).abs() < 1e-6, "{name}: {got:?} {want:?}");
+        // Variances of the iterative engine's image are measured to a fraction of a per cent.
+        assert!((got.variance / want.variance - 1.0).abs() < 0.02, "{name}: {got:?} {want:?}");
+        assert!((model.log_evidence().unwrap() - evidence).abs() < 3.0, "{name}: {evidence}");
+        let (m, c) = model.joint(&[0.4, 0.7, 0.2, 0.2]).unwrap();
+        let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-6);
+        assert!(close(&m, &mean) && close(&c, &covariance), "{name}: {m:?} {c:?}");
+        let slopes = model.predict_gradient(&[0.4, 0.7]).unwrap();
+        assert!(close(&slopes.mean, &gradient.mean), "{name}: {slopes:?} {gradient:?}");
+        assert!(model.sample(&mut Xoshiro256PlusPlus::seed_from_u64(1)).is_ok());
+        assert!(matches!(model.posterior(), Err(Error::Unsupported { .. })));
+    }
+}
+
+#[test]
+fn a_large_model_lags_by_a_quarter_at_most_and_catches_up() {
+    let kernel = Kernel::matern12(&[0.3, 0.2]).unwrap();
+    let mut large = model(Engine::Sparse, &kernel);
+    let (x, y) = rows(400);
+    large.observe_batch(&x[..600], &y[..300], None).unwrap();
+    let before = large.predict(&[0.5, 0.5]).unwrap();
+    for (x, &y) in x[600..720].chunks_exact(2).zip(&y[300..]) {
+        large.step(x, y).unwrap();
+    }
+    assert_eq!(large.predict(&[0.5, 0.5]).unwrap(), before, "sixty rows of three hundred may wait");
+    for (x, &y) in x[720..].chunks_exact(2).zip(&y[360..]) {
+        large.step(x, y).unwrap();
+    }
+    assert_ne!(large.predict(&[0.5, 0.5]).unwrap(), before, "a hundred may not");
+    large.settle().unwrap();
+    let mut fresh = model(Engine::Sparse, &kernel);
+    fresh.observe_batch(&x, &y, None).unwrap();
+    let (a, b) = (large.predict(&[0.5, 0.5]).unwrap(), fresh.predict(&[0.5, 0.5]).unwrap());
+    assert!((a.mean - b.mean).abs() < 1e-10 && (a.variance - b.variance).abs() < 1e-10);
+}
+
+#[test]
+fn refits_by_every_engine_end_at_the_same_hyperparameters() {
+    let kernel = Kernel::matern12(&[0.5, 0.5]).unwrap();
+    let (x, y) = rows(600);
+    let accuracy = Accuracy { probes: 64, ..iterating() };
+    let fitted = [Engine::Dense, Engine::Sparse, Engine::Krylov(accuracy)].map(|engine| {
+        let mut model = model(engine, &kernel);
+        model.observe_batch(&x, &y, None).unwrap();
+        let space = HyperSpace::new(&model.hyperparameters());
+        let before = model.evidence().unwrap().value;
+        model.refit(&space, &LbfgsB { max_evaluations: 40, ..LbfgsB::default() }).unwrap();
+        assert!(model.evidence().unwrap().value > before + 1.0, "{}", model.engine());
+        (model.noise(), model.kernels()[0].parameters())
+    });
+    let [(noise, parameters), others @ ..] = &fitted;
+    for ((other, their), tolerance) in others.iter().zip([1e-3, 0.1]) {
+        assert!((other / noise - 1.0).abs() < tolerance, "{fitted:?}");
+        // Scale and length-scales of Matérn ½ can hardly be told apart: their ratio can.
+        let slope = |p: &[f64]| p[0] / (p[1] * p[2]).sqrt();
+        assert!((slope(their) / slope(parameters) - 1.0).abs() < 2.0 * tolerance, "{fitted:?}");
+    }
+}
+
+#[test]
+fn the_engine_follows_from_size_and_kernel() {
+    let engine = |shape: &[usize], kernel: Kernel| {
+        let grid = Grid::covering(&vec![(0.0, 1.0); shape.len()], shape).unwrap();
+        Wiski::builder().grid(grid).kernel(kernel).build().unwrap().engine()
+    };
+    assert_eq!(engine(&[30, 30], Kernel::matern12(&[0.1, 0.1]).unwrap()), "dense");
+    assert_eq!(engine(&[50, 50], Kernel::rbf(&[0.3, 0.3]).unwrap()), "dense");
+    assert_eq!(engine(&[50, 50], Kernel::matern12(&[0.1, 0.1]).unwrap()), "sparse");
+    assert_eq!(engine(&[50, 50], Kernel::matern32(&[0.1, 0.1]).unwrap()), "krylov");
+    assert_eq!(engine(&[20_000], Kernel::matern32(&[0.001]).unwrap()), "sparse");
+    let sum = Kernel::matern12(&[0.1, 0.1]).unwrap() + Kernel::rbf(&[0.5, 0.5]).unwrap();
+    assert_eq!(engine(&[50, 50], sum), "krylov");
+}
+
+#[test]
+fn a_regressor_on_a_large_grid_learns_and_survives_a_file() {
+    let settings = Settings {
+        features: Features::Identity,
+        grid: vec![60],
+        kernel: Some(Kernel::matern12(&[0.5, 0.5]).unwrap()),
+        warm_up: Some(100),
+        ..Settings::default()
+    };
+    let mut model = OnlineRegressor::new(2, settings).unwrap();
+    let (x, y) = rows(1500);
+    let mut errors = Vec::new();
+    for (x, &y) in x.chunks_exact(2).zip(&y) {
+        if let Some(p) = model.step(x, y).unwrap() {
+            errors.push((p.mean - y).abs());
+        }
+    }
+    assert_eq!(model.model().unwrap().engine(), "sparse");
+    // Uniform noise of ±0.1 has a mean absolute value of 0.05.
+    let late = errors[1000..].iter().sum::<f64>() / (errors.len() - 1000) as f64;
+    assert!(late < 0.09, "{late}");
+    let path = std::env::temp_dir().join(format!("wiski-large-{}.wiski", std::process::id()));
+    model.refit().unwrap();
+    save(&path, &model).unwrap();
+    let mut again = load::<OnlineRegressor>(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let (a, b) = (model.predict(&[0.3, 0.6]).unwrap(), again.predict(&[0.3, 0.6]).unwrap());
+    assert!((a.mean - b.mean).abs() < 1e-9 && (a.variance - b.variance).abs() < 1e-9, "{a:?} {b:?}");
 }

@@ -4,6 +4,7 @@ pub mod ablation;
 pub mod active;
 pub mod classification;
 pub mod fx;
+pub mod large;
 pub mod optimisation;
 pub mod regression;
 pub mod timing;
@@ -16,7 +17,7 @@ use crate::{Options, Size};
 use std::fmt::Write as _;
 
 /// All experiments.
-pub(crate) const ALL: [Experiment; 7] = [
+pub(crate) const ALL: [Experiment; 8] = [
     Experiment {
         name: "fx",
         figure: "Figure 1",
@@ -67,6 +68,13 @@ pub(crate) const ALL: [Experiment; 7] = [
         about: "inducing points of WISKI and O-SVGP, root rank against the exact stencil, β and update steps of O-SVGP \
                 (parts: inducing, rank, beta, steps, sine)",
         run: ablation::run,
+    },
+    Experiment {
+        name: "large",
+        figure: "not in the paper",
+        about: "cost against the number of grid points for the dense, the sparse and the iterative engine, and RMSE of an \
+                elevation model as the grid grows (parts: terrain, cube)",
+        run: large::run,
     },
 ];
 
