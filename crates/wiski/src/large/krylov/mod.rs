@@ -177,8 +177,7 @@ impl KrylovPosterior {
         let limit = accuracy.max_iterations;
         let solution = system.solve(&beta, start, 1, accuracy.tolerance, limit, &mut pool)?;
         let mean = balanced.prior.expand(&solution.x, 1, &mut pool);
-        let mut alpha = vec![0.0; mean.len()];
-        stats.multiply_few(&mean, 1, &mut alpha);
+        let mut alpha = system.multiply_data(&mean, 1, &mut pool);
         alpha.iter_mut().zip(stats.b()).for_each(|(a, b)| *a = (b - *a) / noise);
         let convergence = solution.convergence;
         let (coordinates, accuracy) = (solution.x, accuracy.clone());

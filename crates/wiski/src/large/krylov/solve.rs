@@ -6,7 +6,7 @@ use super::precondition::Preconditioner;
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::prior::Prior;
-use crate::simd::dot;
+use crate::simd::{dot, padded};
 use crate::stats::Stats;
 
 /// S = I + BᵀAB/σ² with a matrix close to it.
@@ -82,16 +82,20 @@ impl System<'_> {
 
     /// A U.
     pub(super) fn multiply_data(&self, u: &[f64], columns: usize, pool: &mut Pool) -> Vec<f64> {
-        let mut out = pool.take(u.len());
-        if columns == 1 {
-            self.stats.multiply_few(u, 1, &mut out);
-            return out;
+        // The stencil is read once for all columns if a grid point's numbers lie side by side, a whole vector of
+        // them: even for a single column that is many times faster than without vectors.
+        let m = u.len() / columns;
+        let lanes = padded(columns);
+        let mut rows = pool.zeros(m * lanes);
+        let mut out = pool.take(m * lanes);
+        for (j, column) in u.chunks_exact(m).enumerate() {
+            rows.iter_mut().skip(j).step_by(lanes).zip(column).for_each(|(to, &from)| *to = from);
         }
-        // The stencil is read once for all columns if a grid point's numbers lie side by side.
-        let mut rows = pool.take(u.len());
-        transpose(u, u.len() / columns, &mut rows);
-        self.stats.multiply_few(&rows, columns, &mut out);
-        transpose(&out, columns, &mut rows);
+        self.stats.multiply_few(&rows, lanes, &mut out);
+        rows.truncate(u.len());
+        for (j, column) in rows.chunks_exact_mut(m).enumerate() {
+            column.iter_mut().zip(out.iter().skip(j).step_by(lanes)).for_each(|(to, &from)| *to = from);
+        }
         pool.give(out);
         rows
     }
