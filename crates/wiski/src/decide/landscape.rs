@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pairs::{self, Pair};
 use super::region::{Frame, Region};
-use super::{OptimizerSettings, Surrogate};
+use super::{OptimizerSettings, Standing, Surrogate};
 use crate::error::{Error, Result, length};
 use crate::grid::Grid;
 use crate::kernel::{Kernel, MAX_DIM};
@@ -69,6 +69,12 @@ restored_after_reading!(Landscape);
 impl Restore for Landscape {
     fn restore(&mut self) -> Result<()> {
         length("coordinates", self.process.input_dim(), self.reads().count())?;
+        self.frame.check(self.dim)?;
+        self.region.as_ref().map_or(Ok(()), |region| region.searched().check(self.dim))?;
+        if let Some(k) = self.reads().find(|&k| k >= self.dim) {
+            let reason = format!("there is no dimension {k} among {}", self.dim);
+            return Err(Error::Config { field: "blocks".into(), reason });
+        }
         self.space.check_fits(&self.process.hyperparameters())?;
         if let Some((adam, gradient)) = &self.every_step {
             length("coordinates of the optimiser", self.space.dim(), adam.dim())?;
@@ -186,7 +192,7 @@ impl Landscape {
     }
 
     /// The box that the model covers at the moment, a lower and an upper end for each dimension: all of
-    /// [−1, 1]^d in up to four dimensions.
+    /// [−1, 1]^d unless the search is local.
     pub fn covers(&self) -> Vec<(f64, f64)> {
         self.frame.sides()
     }
@@ -252,12 +258,12 @@ impl Landscape {
         let is_covered = self.frame.contains(&all.x[last * self.dim..]);
         let prediction = if is_covered { Some(self.learn(settings, all)?) } else { None };
         let deviation = self.scale.scale;
-        if let Some(region) = &mut self.region
-            && region.judge(all.y[last], deviation)
-        {
-            let best = (0..all.len()).fold(0, |b, i| if all.y[i] > all.y[b] { i } else { b });
-            let moved = region.moved(&all.x[best * self.dim..(best + 1) * self.dim]);
-            *self = Self::over(Some(moved), self.dim, settings, all)?;
+        if self.region.as_mut().is_some_and(|region| region.judge(all.y[last], deviation)) {
+            // By its mean: the best value that was measured may have been luck.
+            let best = Standing::among(&self.terrain(), &self.covered(all))?.incumbent;
+            let place = best.map_or_else(|| vec![0.0; self.dim], |b| b.0);
+            let moved = self.region.as_ref().map(|region| region.moved(&place));
+            *self = Self::over(moved, self.dim, settings, all)?;
         }
         Ok(prediction)
     }
@@ -519,7 +525,7 @@ impl Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::{Acquisition, BaseSamples, Standing};
+    use crate::decide::{Acquisition, BaseSamples};
     use rand::{RngExt, SeedableRng};
 
     fn rows(dim: usize, n: usize) -> Rows {

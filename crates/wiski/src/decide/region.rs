@@ -7,6 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result, length};
+
 /// After so many better results in a row the box is doubled.
 const SUCCESSES: u32 = 3;
 /// A result is better if it gains this share of the deviation of all.
@@ -35,6 +37,16 @@ impl Frame {
 
     pub(super) fn dim(&self) -> usize {
         self.lo.len()
+    }
+
+    /// Refuses what is no box in [−1, 1]^d.
+    pub(super) fn check(&self, dim: usize) -> Result<()> {
+        length("lower ends", dim, self.lo.len())?;
+        length("upper ends", dim, self.hi.len())?;
+        if self.sides().iter().all(|(lo, hi)| -1.0 <= *lo && lo < hi && *hi <= 1.0) {
+            return Ok(());
+        }
+        Err(Error::Config { field: "box".into(), reason: "its ends are not in order".into() })
     }
 
     pub(super) fn sides(&self) -> Vec<(f64, f64)> {
@@ -136,5 +148,7 @@ mod tests {
         assert!((frame.inner(0, 0.3) + 1.0).abs() < 1e-12 && (frame.inner(1, -1.0) + 1.0).abs() < 1e-12);
         let slope = (frame.inner(1, -0.8) - frame.inner(1, -0.9)) / 0.1;
         assert!((slope - frame.slope(1)).abs() < 1e-12);
+        assert!(frame.check(2).is_ok() && frame.check(3).is_err());
+        assert!(Frame { lo: vec![0.5], hi: vec![0.4] }.check(1).is_err());
     }
 }
