@@ -129,10 +129,12 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     0.5 * (values[(n - 1) / 2] + values[n / 2])
 }
 
-/// "mean ± deviation".
+/// "mean ± deviation"; the value itself where there is one only.
 pub fn plus_minus(values: &[f64], digits: usize) -> String {
     let (mean, deviation) = mean_and_deviation(values);
-    if mean.abs() < 1e4 {
+    if values.len() == 1 {
+        format!("{mean:.digits$}")
+    } else if mean.abs() < 1e4 {
         format!("{mean:.digits$} ± {deviation:.digits$}")
     } else {
         format!("{mean:.1e} ± {deviation:.1e}")
@@ -196,6 +198,12 @@ mod tests {
                 .unwrap()
         };
         assert_eq!([trial("x"), trial("x"), trial("y"), trial("y")], [[1.0], [1.0], [2.0], [2.0]]);
+    }
+
+    #[test]
+    fn a_single_value_has_no_deviation() {
+        assert_eq!(plus_minus(&[0.5], 2), "0.50");
+        assert_eq!(plus_minus(&[1.0, 3.0], 1), "2.0 ± 1.4");
     }
 
     #[test]

@@ -25,6 +25,11 @@ pub enum Searcher {
         /// Grid points per axis.
         grid: usize,
     },
+    /// wiski's optimiser, closing in on the best point with an ever finer grid.
+    Local {
+        /// Grid points per axis.
+        grid: usize,
+    },
     /// The exact process, by Cholesky.
     Exact,
     /// The streaming variational process.
@@ -43,6 +48,7 @@ impl Searcher {
     pub fn name(self) -> &'static str {
         match self {
             Self::Wiski { .. } => "WISKI",
+            Self::Local { .. } => "WISKI, local",
             Self::Exact => "Exact (Cholesky)",
             Self::Svgp { .. } => "O-SVGP",
             Self::Random => "Random",
@@ -66,7 +72,7 @@ impl Searcher {
     /// A search that has the results of the first points.
     pub fn start(self, dim: usize, rules: Rules, x: &[f64], y: &[f64], seed: u64) -> Result<Box<dyn Search>> {
         Ok(match self {
-            Self::Wiski { grid } => {
+            Self::Wiski { grid } | Self::Local { grid } => {
                 let space =
                     Space::new((0..dim).map(|k| Dimension::linear(format!("x{k}"), -1.0, 1.0)).collect())?;
                 let settings = OptimizerSettings {
@@ -74,6 +80,7 @@ impl Searcher {
                     strategy: Strategy::Joint(rules.acquisition),
                     initial: Some(y.len()),
                     grid: Some(grid),
+                    local: matches!(self, Self::Local { .. }).then_some(true),
                     samples: rules.samples,
                     maximiser: rules.maximiser,
                     seed,
@@ -301,6 +308,7 @@ mod tests {
         // O-SVGP learns slowly: of the way from −0.58, the best of the first points, it makes most.
         let methods = [
             (Searcher::Wiski { grid: 12 }, -0.01),
+            (Searcher::Local { grid: 12 }, -0.01),
             (Searcher::Exact, -0.01),
             (Searcher::Svgp { inducing: 20, steps: 30 }, -0.25),
             (Searcher::Random, f64::NEG_INFINITY),

@@ -120,12 +120,16 @@ struct SearchOptions {
     #[arg(long)]
     greedy: bool,
 
+    /// Close in on the best point with an ever finer grid; more than four numbers are always searched so
+    #[arg(long)]
+    local: bool,
+
     /// Points of the initial design [default: by the number of dimensions]
     #[arg(long, value_name = "POINTS")]
     initial: Option<usize>,
 
     /// Grid points per axis [default: 50, 20, 10 or 7 by the number of dimensions; for each pair of more than
-    /// four, 9]
+    /// four, 8]
     #[arg(long, value_name = "POINTS")]
     grid: Option<usize>,
 
@@ -256,6 +260,7 @@ impl SearchOptions {
             strategy,
             initial: self.initial,
             grid: self.grid,
+            local: self.local.then_some(true),
             seed: self.seed,
             ..OptimizerSettings::default()
         })
@@ -512,7 +517,8 @@ fn surface(optimizer: &Optimizer) -> Result<Option<Map>> {
     let (space, mut landscape) = (optimizer.space(), optimizer.landscape().cloned());
     let Some((best, _, _)) = optimizer.recommend()? else { return Ok(None) };
     let Some(landscape) = &mut landscape else { return Ok(None) };
-    if space.dim() < 2 {
+    // In many dimensions the model covers a part of the box only.
+    if space.dim() < 2 || landscape.covers().iter().any(|side| *side != (-1.0, 1.0)) {
         return Ok(None);
     }
     let mut unit = space.to_unit(&best)?;

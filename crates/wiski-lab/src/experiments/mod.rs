@@ -52,7 +52,7 @@ pub(crate) const ALL: [Experiment; 8] = [
         figure: "Figures 5a, A.7 to A.9",
         about: "best value and seconds an iteration on six noisy functions of three variables, three points at a time: \
                 WISKI, exact, O-SVGP; simple regret of WISKI and exact at equal evaluations (parts: the functions, \
-                regret)",
+                regret, regret-branin2 and so on)",
         run: optimisation::run,
     },
     Experiment {

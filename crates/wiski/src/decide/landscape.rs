@@ -8,14 +8,17 @@
 //!
 //! of functions of one dimension and of pairs, each on a small grid. Up to six dimensions all pairs are there;
 //! beyond, those that explain most of what the other terms leave, sought anew whenever the number of results
-//! has doubled (`pairs`). The optimiser keeps its trials, so that nothing is lost when the sum changes.
+//! has doubled (`pairs`). Such a sum is close to a function in which many dimensions interact only where the box
+//! is small, so that the search is local (`region`): the model covers a box around the best point, and learns
+//! the results that lie in it. The optimiser keeps its trials, so that nothing is lost when box or sum change.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use super::pairs::{self, Pair};
-use super::{OptimizerSettings, Surrogate};
-use crate::error::{Result, length};
+use super::region::{Frame, Region};
+use super::{OptimizerSettings, Standing, Surrogate};
+use crate::error::{Error, Result, length};
 use crate::grid::Grid;
 use crate::kernel::{Kernel, MAX_DIM};
 use crate::large::Engine;
@@ -27,9 +30,12 @@ use crate::saved::{Restore, restored_after_reading};
 /// Up to so many dimensions a sum has all pairs.
 const ALL_PAIRS: usize = 6;
 
+/// Pairs are chosen only where so many results can tell them from chance.
+const PAIRS_FROM: usize = 30;
+
 /// Grid points on an axis by the number of dimensions of one grid, and on each axis of a pair.
 const POINTS: [usize; MAX_DIM] = [50, 20, 10, 7];
-const PAIR_POINTS: usize = 9;
+const PAIR_POINTS: usize = 8;
 
 /// A sum spends its rank on many blocks, so that it drops smaller eigenvalues.
 const SUM_TOLERANCE: f64 = 1e-4;
@@ -53,6 +59,10 @@ pub struct Landscape {
     since_refit: f64,
     /// The number of results when pairs were last sought.
     sought_at: usize,
+    /// The box that the grids cover.
+    frame: Frame,
+    /// Where a search in many dimensions looks.
+    region: Option<Region>,
 }
 
 restored_after_reading!(Landscape);
@@ -60,6 +70,12 @@ restored_after_reading!(Landscape);
 impl Restore for Landscape {
     fn restore(&mut self) -> Result<()> {
         length("coordinates", self.process.input_dim(), self.reads().count())?;
+        self.frame.check(self.dim)?;
+        self.region.as_ref().map_or(Ok(()), |region| region.searched().check(self.dim))?;
+        if let Some(k) = self.reads().find(|&k| k >= self.dim) {
+            let reason = format!("there is no dimension {k} among {}", self.dim);
+            return Err(Error::Config { field: "blocks".into(), reason });
+        }
         self.space.check_fits(&self.process.hyperparameters())?;
         if let Some((adam, gradient)) = &self.every_step {
             length("coordinates of the optimiser", self.space.dim(), adam.dim())?;
@@ -73,6 +89,14 @@ impl Landscape {
     /// A model fitted to the first results. Their `noise` is the variance of each value where that is known,
     /// and 1 where it is learned.
     pub(super) fn new(dim: usize, settings: &OptimizerSettings, rows: &Rows) -> Result<Self> {
+        let best = rows.y.iter().fold(f64::NEG_INFINITY, |b, y| b.max(*y));
+        let is_local = settings.local.unwrap_or(dim > MAX_DIM);
+        let region = is_local.then(|| Region::whole(dim, best));
+        Self::over(region, dim, settings, rows)
+    }
+
+    /// A model of the box that belongs to a region, fitted to the results in it.
+    fn over(region: Option<Region>, dim: usize, settings: &OptimizerSettings, all: &Rows) -> Result<Self> {
         let blocks = if dim <= MAX_DIM {
             vec![(0..dim).collect()]
         } else if dim <= ALL_PAIRS {
@@ -80,25 +104,33 @@ impl Landscape {
         } else {
             with_pairs(dim, &[])
         };
-        let scale = scale_of(rows);
+        let frame = region.as_ref().map_or_else(|| Frame::whole(dim), Region::covered);
+        let rows = inside(&frame, all);
+        let scale = scale_of(&rows);
         let noise = if settings.known_noise { scale.scale.powi(-2) } else { FIRST_NOISE };
         let kernels = blocks.iter().map(|b| first_kernel(settings, b.len(), blocks.len()));
         let hyper = Hyperparameters { kernels: kernels.collect::<Result<_>>()?, noise };
-        let mut new = Self::build(dim, settings, blocks, &hyper, scale, rows)?;
+        let mut new = Self::build(frame, settings, blocks, &hyper, scale, &rows)?;
+        new.region = region;
         new.process.refit(&new.space, &thorough())?;
+        if dim > ALL_PAIRS && rows.len() >= PAIRS_FROM {
+            new.seek_pairs(settings, &rows)?;
+            new.process.refit(&new.space, &brief())?;
+        }
         new.refresh_gradient()?;
         Ok(new)
     }
 
-    /// The process with the given blocks and hyperparameters, and all results learned.
+    /// The process with the given blocks and hyperparameters, and all results learned: they lie in the frame.
     fn build(
-        dim: usize,
+        frame: Frame,
         settings: &OptimizerSettings,
         blocks: Vec<Vec<usize>>,
         hyper: &Hyperparameters,
         scale: TargetScale,
         rows: &Rows,
     ) -> Result<Self> {
+        let dim = frame.dim();
         let coarsest = if blocks.len() > 1 { SUM_TOLERANCE } else { 0.0 };
         let mut builder = Wiski::builder()
             .noise(hyper.noise)
@@ -123,8 +155,19 @@ impl Landscape {
             Schedule::EveryStep { rate } => Some((Adam::new(space.dim(), rate)?, vec![0.0; space.dim()])),
             Schedule::Geometric { .. } | Schedule::Off => None,
         };
-        let mut new =
-            Self { dim, blocks, process, space, scale, schedule, every_step, since_refit: 0.0, sought_at };
+        let mut new = Self {
+            dim,
+            blocks,
+            process,
+            space,
+            scale,
+            schedule,
+            every_step,
+            since_refit: 0.0,
+            sought_at,
+            frame,
+            region: None,
+        };
         let y: Vec<f64> = rows.y.iter().map(|y| (y - scale.shift) / scale.scale).collect();
         let h = new.gather(&rows.x);
         new.process.observe_batch(&h, &y, Some(&rows.noise))?;
@@ -151,10 +194,19 @@ impl Landscape {
         self.scale
     }
 
-    /// What the model says about a point, in the units of the values. With known noise, that of the prediction
-    /// is 0.
+    /// The box that the model covers at the moment, a lower and an upper end for each dimension: all of
+    /// [−1, 1]^d unless the search is local.
+    pub fn covers(&self) -> Vec<(f64, f64)> {
+        self.frame.sides()
+    }
+
+    /// What the model says about a point that it covers, in the units of the values.
     pub fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
         length("x", self.dim, x.len())?;
+        if !self.frame.contains(x) {
+            let reason = format!("{x:?} lies outside of the box that the model covers now");
+            return Err(Error::Config { field: "x".into(), reason });
+        }
         let h = self.gather(x);
         let p = self.process.predict(&h)?;
         Ok(self.in_units(p))
@@ -173,24 +225,54 @@ impl Landscape {
 
     /// The coordinates of the process for points given row after row.
     fn gather(&self, x: &[f64]) -> Vec<f64> {
-        x.chunks_exact(self.dim).flat_map(|x| self.reads().map(|k| x[k])).collect()
+        self.lens().gather(x)
+    }
+
+    /// The places of results that the model covers, row after row.
+    pub(super) fn covered(&self, all: &Rows) -> Vec<f64> {
+        inside(&self.frame, all).x
+    }
+
+    /// The box in which points are proposed.
+    pub(super) fn searched(&self) -> Vec<(f64, f64)> {
+        self.region.as_ref().map_or_else(|| self.frame.sides(), |r| r.searched().sides())
+    }
+
+    fn lens(&self) -> Lens {
+        Lens { frame: self.frame.clone(), reads: self.reads().collect() }
     }
 
     /// The posterior for joint predictions.
     pub(super) fn terrain(&self) -> Result<Terrain> {
-        let (surface, reads) = (self.process.posterior()?.surface(), self.reads().collect());
-        Ok(Terrain { dim: self.dim, surface, reads })
+        let (surface, lens) = (self.process.posterior()?.surface(), self.lens());
+        Ok(Terrain { surface, lens, searched: self.searched() })
     }
 
     /// A whole function drawn from the posterior.
     pub(super) fn sample(&self, rng: &mut Xoshiro256PlusPlus) -> Result<Path> {
-        let (function, reads) = (self.process.sample(rng)?, self.reads().collect());
-        Ok(Path { function, reads })
+        Ok(Path { function: self.process.sample(rng)?, lens: self.lens() })
     }
 
-    /// Predicts a value, then learns it, in constant time. `all` are the results, this one included: they are
-    /// looked at only when hyperparameters are learned anew.
-    pub(super) fn observe(&mut self, settings: &OptimizerSettings, all: &Rows) -> Result<Prediction> {
+    /// Predicts a value, then learns it, in constant time, if it lies in the box that the model covers. `all` are
+    /// the results, this one included: they are looked at only when hyperparameters are learned anew or the box
+    /// changes.
+    pub(super) fn observe(&mut self, settings: &OptimizerSettings, all: &Rows) -> Result<Option<Prediction>> {
+        let last = all.len() - 1;
+        let is_covered = self.frame.contains(&all.x[last * self.dim..]);
+        let prediction = if is_covered { Some(self.learn(settings, all)?) } else { None };
+        let deviation = self.scale.scale;
+        if self.region.as_mut().is_some_and(|region| region.judge(all.y[last], deviation)) {
+            // By its mean: the best value that was measured may have been luck.
+            let best = Standing::among(&self.terrain(), &self.covered(all))?.incumbent;
+            let place = best.map_or_else(|| vec![0.0; self.dim], |b| b.0);
+            let moved = self.region.as_ref().map(|region| region.moved(&place));
+            *self = Self::over(moved, self.dim, settings, all)?;
+        }
+        Ok(prediction)
+    }
+
+    /// Learns the last result.
+    fn learn(&mut self, settings: &OptimizerSettings, all: &Rows) -> Result<Prediction> {
         let last = all.len() - 1;
         let (y, noise) = ((all.y[last] - self.scale.shift) / self.scale.scale, all.noise[last]);
         let h = self.gather(&all.x[last * self.dim..]);
@@ -209,7 +291,7 @@ impl Landscape {
         let prediction = self.in_units(prediction);
         self.since_refit += 1.0;
         if let Schedule::Geometric { ratio } = self.schedule
-            && self.since_refit >= (ratio - 1.0) * (all.len() as f64 - self.since_refit).max(10.0)
+            && self.since_refit >= (ratio - 1.0) * (self.process.count() - self.since_refit).max(10.0)
         {
             self.refit(settings, all, &brief())?;
         }
@@ -222,12 +304,13 @@ impl Landscape {
     }
 
     fn refit(&mut self, settings: &OptimizerSettings, all: &Rows, optimiser: &LbfgsB) -> Result<()> {
-        let new = scale_of(all);
+        let rows = &inside(&self.frame, all);
+        let new = scale_of(rows);
         let factor = new.scale / self.scale.scale;
         self.process.rescale_targets((new.shift - self.scale.shift) / self.scale.scale, factor)?;
         self.scale = new;
-        if self.dim > ALL_PAIRS && all.len() >= 2 * self.sought_at {
-            self.seek_pairs(settings, all)?;
+        if self.dim > ALL_PAIRS && rows.len() >= (2 * self.sought_at).max(PAIRS_FROM) {
+            self.seek_pairs(settings, rows)?;
         }
         self.process.refit(&self.space, optimiser)?;
         self.since_refit = 0.0;
@@ -242,28 +325,38 @@ impl Landscape {
         Ok(())
     }
 
-    /// Chooses the pairs anew; those that stay keep their hyperparameters.
-    fn seek_pairs(&mut self, settings: &OptimizerSettings, all: &Rows) -> Result<()> {
+    /// Chooses the pairs anew, given the results in the frame; those that stay keep their hyperparameters.
+    fn seek_pairs(&mut self, settings: &OptimizerSettings, rows: &Rows) -> Result<()> {
         let before = self.process.hyperparameters();
         let singles: Vec<usize> = (0..self.blocks.len()).filter(|&j| self.blocks[j].len() == 1).collect();
         let kernels = singles.iter().map(|&j| before.kernels[j].clone()).collect();
         let alone = Hyperparameters { kernels, noise: before.noise };
-        let mut effects =
-            Self::build(self.dim, settings, with_pairs(self.dim, &[]), &alone, self.scale, all)?;
-        let mut residuals = Vec::with_capacity(all.len());
-        for (x, y) in all.x.chunks_exact(self.dim).zip(&all.y) {
+        let singles = with_pairs(self.dim, &[]);
+        let mut effects = Self::build(self.frame.clone(), settings, singles, &alone, self.scale, rows)?;
+        let mut residuals = Vec::with_capacity(rows.len());
+        for (x, y) in rows.x.chunks_exact(self.dim).zip(&rows.y) {
             residuals.push((y - effects.predict(x)?.mean) / self.scale.scale);
         }
-        let blocks = with_pairs(self.dim, &pairs::choose(self.dim, &all.x, &residuals)?);
+        // Its blocks are the dimensions in order, so that these are the coordinates of the points.
+        let places = effects.gather(&rows.x);
+        let blocks = with_pairs(self.dim, &pairs::choose(self.dim, &places, &residuals)?);
         let kernel = |block: &Vec<usize>| match self.blocks.iter().position(|b| b == block) {
             Some(j) => Ok(before.kernels[j].clone()),
             None => first_kernel(settings, block.len(), blocks.len()),
         };
         let kernels = blocks.iter().map(kernel).collect::<Result<_>>()?;
         let hyper = Hyperparameters { kernels, noise: before.noise };
-        *self = Self::build(self.dim, settings, blocks, &hyper, self.scale, all)?;
+        let region = self.region.take();
+        *self = Self::build(self.frame.clone(), settings, blocks, &hyper, self.scale, rows)?;
+        self.region = region;
         Ok(())
     }
+}
+
+/// The results that lie in a frame.
+fn inside(frame: &Frame, all: &Rows) -> Rows {
+    let dim = frame.dim();
+    all.filter(|i| frame.contains(&all.x[i * dim..(i + 1) * dim]))
 }
 
 /// Mean and deviation of the values.
@@ -333,23 +426,45 @@ fn brief() -> LbfgsB {
     }
 }
 
-/// The posterior of a [`Landscape`] over all its dimensions, for joint predictions.
+/// From points in [−1, 1]^d to the coordinates that grids read, and back from derivatives in these.
 #[derive(Debug, Clone)]
-pub(super) struct Terrain {
-    dim: usize,
-    surface: Surface,
-    /// The dimension that each coordinate of the surface reads.
+struct Lens {
+    frame: Frame,
+    /// The dimension that each coordinate of the grids reads.
     reads: Vec<usize>,
 }
 
-impl Terrain {
+impl Lens {
     fn gather(&self, x: &[f64]) -> Vec<f64> {
-        x.chunks_exact(self.dim).flat_map(|x| self.reads.iter().map(|&k| x[k])).collect()
+        let points = x.chunks_exact(self.frame.dim());
+        points.flat_map(|x| self.reads.iter().map(|&k| self.frame.inner(k, x[k]))).collect()
     }
 
-    /// Takes the mean at a point for granted: its result is pending.
+    /// Adds derivatives in the grids' coordinates to those in the points'.
+    fn scatter(&self, by_h: &[f64], gradient: &mut [f64]) {
+        let points = gradient.chunks_exact_mut(self.frame.dim());
+        for (by_h, g) in by_h.chunks_exact(self.reads.len()).zip(points) {
+            self.reads.iter().zip(by_h).for_each(|(&k, slope)| g[k] += slope * self.frame.slope(k));
+        }
+    }
+}
+
+/// The posterior of a [`Landscape`] over all its dimensions, for joint predictions.
+#[derive(Debug, Clone)]
+pub(super) struct Terrain {
+    surface: Surface,
+    lens: Lens,
+    searched: Vec<(f64, f64)>,
+}
+
+impl Terrain {
+    /// Takes the mean at a point for granted: its result is pending. One that the model does not cover says
+    /// nothing about what it does.
     pub(super) fn assume_mean(&mut self, x: &[f64]) -> Result<()> {
-        let h = self.gather(x);
+        if !self.lens.frame.contains(x) {
+            return Ok(());
+        }
+        let h = self.lens.gather(x);
         let mean = self.surface.mean(&h)?;
         self.surface.condition(&h, mean, 1.0)
     }
@@ -357,7 +472,11 @@ impl Terrain {
 
 impl Surrogate for Terrain {
     fn dim(&self) -> usize {
-        self.dim
+        self.lens.frame.dim()
+    }
+
+    fn bounds(&self) -> Vec<(f64, f64)> {
+        self.searched.clone()
     }
 
     fn noise(&self) -> f64 {
@@ -365,11 +484,11 @@ impl Surrogate for Terrain {
     }
 
     fn mean(&self, x: &[f64]) -> Result<f64> {
-        self.surface.mean(&self.gather(x))
+        self.surface.mean(&self.lens.gather(x))
     }
 
     fn predict(&self, x: &[f64], out: &mut Joint) -> Result<()> {
-        self.surface.predict(&self.gather(x), out)
+        self.surface.predict(&self.lens.gather(x), out)
     }
 
     fn pull_back(
@@ -380,10 +499,10 @@ impl Surrogate for Terrain {
         by_covariance: &[f64],
         gradient: &mut [f64],
     ) -> Result<()> {
-        let h = self.gather(x);
+        let h = self.lens.gather(x);
         let mut by_h = vec![0.0; h.len()];
         self.surface.pull_back(&h, joint, by_mean, by_covariance, &mut by_h)?;
-        scatter(&self.reads, &by_h, self.dim, gradient);
+        self.lens.scatter(&by_h, gradient);
         Ok(())
     }
 }
@@ -391,32 +510,25 @@ impl Surrogate for Terrain {
 /// A function drawn from the posterior of a [`Landscape`].
 pub(super) struct Path {
     function: FunctionSample,
-    reads: Vec<usize>,
+    lens: Lens,
 }
 
 impl Path {
     pub(super) fn evaluate(&self, x: &[f64], gradient: Option<&mut [f64]>) -> Result<f64> {
-        let h: Vec<f64> = self.reads.iter().map(|&k| x[k]).collect();
+        let h = self.lens.gather(x);
         let Some(gradient) = gradient else { return self.function.value(&h) };
         let mut by_h = vec![0.0; h.len()];
         let value = self.function.value_and_gradient(&h, &mut by_h)?;
         gradient.fill(0.0);
-        scatter(&self.reads, &by_h, x.len(), gradient);
+        self.lens.scatter(&by_h, gradient);
         Ok(value)
-    }
-}
-
-/// Adds derivatives in the coordinates that grids read to those of the dimensions.
-fn scatter(reads: &[usize], by_h: &[f64], dim: usize, gradient: &mut [f64]) {
-    for (by_h, g) in by_h.chunks_exact(reads.len()).zip(gradient.chunks_exact_mut(dim)) {
-        reads.iter().zip(by_h).for_each(|(&k, slope)| g[k] += slope);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::{Acquisition, BaseSamples, Standing};
+    use crate::decide::{Acquisition, BaseSamples};
     use rand::{RngExt, SeedableRng};
 
     fn rows(dim: usize, n: usize) -> Rows {
@@ -443,14 +555,15 @@ mod tests {
 
     #[test]
     fn gradients_reach_every_dimension_of_a_sum() {
-        for dim in [2, 5, 7] {
+        for (dim, half) in [(2, 1.0), (5, 0.4), (7, 1.0)] {
             let settings = OptimizerSettings::default();
-            let landscape = Landscape::new(dim, &settings, &rows(dim, 30)).unwrap();
+            let region = (dim > 4).then(|| Region::at(vec![0.1; dim], half));
+            let landscape = Landscape::over(region, dim, &settings, &rows(dim, 60)).unwrap();
             let terrain = landscape.terrain().unwrap();
             let q = 2;
-            let x: Vec<f64> = (0..q * dim).map(|i| 0.9 * (3.3 * i as f64).cos()).collect();
+            let x: Vec<f64> = (0..q * dim).map(|i| 0.1 + 0.4 * (3.3 * i as f64).cos()).collect();
             let samples = BaseSamples::new(q, 64, 5);
-            let standing = Standing::among(&terrain, &rows(dim, 30).x).unwrap();
+            let standing = Standing::among(&terrain, &landscape.covered(&rows(dim, 60))).unwrap();
             let criterion = Acquisition::UCB;
             let mut gradient = vec![0.0; q * dim];
             let question = (&x[..], &standing, &samples);
@@ -473,10 +586,11 @@ mod tests {
         let mut one = Landscape::new(5, &settings, &all.filter(|i| i < 20)).unwrap();
         let before = one.clone();
         for n in 20..40 {
-            one.observe(&settings, &all.filter(|i| i <= n)).unwrap();
+            one.learn(&settings, &all.filter(|i| i <= n)).unwrap();
         }
         let hyper = before.process.hyperparameters();
-        let mut whole = Landscape::build(5, &settings, before.blocks, &hyper, before.scale, &all).unwrap();
+        let mut whole =
+            Landscape::build(before.frame, &settings, before.blocks, &hyper, before.scale, &all).unwrap();
         let place = [0.1, -0.4, 0.3, 0.8, -0.9];
         let (a, b) = (one.predict(&place).unwrap(), whole.predict(&place).unwrap());
         assert!((a.mean - b.mean).abs() < 1e-9 && (a.variance - b.variance).abs() < 1e-9, "{a:?} {b:?}");

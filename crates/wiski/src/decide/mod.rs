@@ -21,6 +21,7 @@ mod normal;
 mod optimizer;
 mod pairs;
 mod propose;
+mod region;
 mod space;
 mod surrogate;
 

@@ -65,6 +65,9 @@ pub struct OptimizerSettings {
     pub grid: Option<usize>,
     /// Prior eigenvalues below this share of the largest are dropped.
     pub rank_tolerance: f64,
+    /// Whether the search closes in on the best point, with a grid that becomes finer as it does; `None` for
+    /// more than four dimensions only. Closer to the optimum in the end, and more easily caught in a basin.
+    pub local: Option<bool>,
     /// The kernel's family on each axis.
     pub family: Family,
     /// Priors on hyperparameters by name, in units of the unit cube and of standardised values.
@@ -92,6 +95,7 @@ impl Default for OptimizerSettings {
             grid: None,
             // Of a standardised value that leaves out some 10⁻⁵ of the variance.
             rank_tolerance: 1e-6,
+            local: None,
             family: Family::Matern52,
             priors: vec![
                 ("lengthscale".into(), Hyperprior::Gamma { shape: 3.0, rate: 6.0 }),
@@ -233,7 +237,8 @@ impl Optimizer {
         self.landscape.as_deref()
     }
 
-    /// What the model says about a point, in the user's values; `None` before the initial design is complete.
+    /// What the model says about a point, in the user's values; `None` before the initial design is complete. In
+    /// more than four dimensions the model covers a box around the best point, and others are refused.
     pub fn predict(&mut self, x: &[f64]) -> Result<Option<Prediction>> {
         let (h, sign) = (self.coordinates(x)?, self.sign());
         let Some(landscape) = &mut self.landscape else { return Ok(None) };
@@ -285,7 +290,9 @@ impl Optimizer {
     pub fn recommend(&self) -> Result<Option<(Vec<f64>, f64, f64)>> {
         let Some(landscape) = &self.landscape else { return Ok(None) };
         let terrain = landscape.terrain()?;
-        let Some((x, mean)) = Standing::among(&terrain, &self.results.x)?.incumbent else { return Ok(None) };
+        let Some((x, mean)) = Standing::among(&terrain, &landscape.covered(&self.results))?.incumbent else {
+            return Ok(None);
+        };
         let mut joint = Joint::default();
         terrain.predict(&x, &mut joint)?;
         let scale = landscape.scale();
@@ -369,7 +376,7 @@ impl Optimizer {
         acquisition: Acquisition,
         seed: u64,
     ) -> Result<Standing> {
-        let mut standing = Standing::among(terrain, &self.results.x)?;
+        let mut standing = Standing::among(terrain, &landscape.covered(&self.results))?;
         if acquisition == Acquisition::MaxValueEntropy {
             let best = standing.best();
             let summits = self.summits(landscape, MAXIMA, &SUMMIT, seed)?;
@@ -388,7 +395,8 @@ impl Optimizer {
         seed: u64,
     ) -> Result<Vec<Maximum>> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let bounds = Bounds::cube(self.space.dim(), -1.0, 1.0)?;
+        let sides = landscape.searched();
+        let bounds = Bounds::new(sides.iter().map(|s| s.0).collect(), sides.iter().map(|s| s.1).collect())?;
         let mut one = |i: usize| {
             let path = landscape.sample(&mut rng)?;
             let mut height = |x: &[f64], gradient: Option<&mut [f64]>| path.evaluate(x, gradient);
@@ -449,7 +457,9 @@ impl Optimizer {
             None => {}
             Some(landscape) => {
                 let prediction = landscape.observe(&self.settings, &self.results)?;
-                self.metrics.record(&prediction, self.results.y[self.results.len() - 1]);
+                if let Some(prediction) = prediction {
+                    self.metrics.record(&prediction, self.results.y[self.results.len() - 1]);
+                }
             }
         }
         Ok(())

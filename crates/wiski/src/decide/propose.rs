@@ -52,11 +52,11 @@ pub struct Proposer {
     pub maximiser: Maximiser,
 }
 
-/// How far from the incumbent the climbs around it start.
+/// How far from the incumbent the climbs around it start, in half widths of the box.
 const NEAR: [f64; 2] = [0.02, 0.2];
 
 impl Proposer {
-    /// The q points of [−1, 1]^d that together promise most, row after row.
+    /// The q points of the surrogate's box that together promise most, row after row.
     pub fn propose(
         &self,
         surrogate: &(impl Surrogate + ?Sized),
@@ -76,13 +76,19 @@ impl Proposer {
         };
         // What is best now is likely near what is best next.
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let sides = surrogate.bounds();
         let mut near = |width: f64| -> Option<Vec<f64>> {
             let (x, _) = standing.incumbent.as_ref().filter(|(x, _)| x.len() == d)?;
-            let jitter = (0..q * d).map(|k| x[k % d] + rng.random_range(-width..=width));
-            Some(jitter.map(|v| v.clamp(-1.0, 1.0)).collect())
+            let place = |k: usize| {
+                let (lo, hi) = sides[k % d];
+                let step = 0.5 * (hi - lo) * rng.random_range(-width..=width);
+                (x[k % d] + step).clamp(lo, hi)
+            };
+            Some((0..q * d).map(place).collect())
         };
         let starts: Vec<Vec<f64>> = NEAR.into_iter().filter_map(&mut near).collect();
-        let bounds = Bounds::cube(q * d, -1.0, 1.0)?;
+        let side = |end: fn(&(f64, f64)) -> f64| (0..q).flat_map(|_| sides.iter().map(end)).collect();
+        let bounds = Bounds::new(side(|s| s.0), side(|s| s.1))?;
         Ok(self.maximiser.maximise(&mut criterion, &bounds, &starts, seed)?.x)
     }
 }

@@ -9,6 +9,11 @@ pub trait Surrogate {
     /// The number of coordinates of a point.
     fn dim(&self) -> usize;
 
+    /// The box in which points may be proposed.
+    fn bounds(&self) -> Vec<(f64, f64)> {
+        vec![(-1.0, 1.0); self.dim()]
+    }
+
     /// The noise variance of an observation.
     fn noise(&self) -> f64;
 

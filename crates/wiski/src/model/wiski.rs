@@ -562,7 +562,7 @@ impl OnlineGp for Wiski {
         let d = self.input_dim();
         let noise_at = |row: usize| noise.map_or(1.0, |d| d[row]);
         let covered = corners.iter().all(|corner| self.stats.covers(corner));
-        if covered && y.len() < self.batch_threshold() {
+        if covered && self.posterior().is_ok() && y.len() < self.batch_threshold() {
             for (row, (point, &y)) in x.chunks_exact(d).zip(y).enumerate() {
                 self.stats.check_row(point, y, noise_at(row), row)?;
             }
