@@ -10,7 +10,7 @@ use wiski::model::{ClassPrediction, ClassSnapshot};
 use wiski::persist::{self, Columns, Model, Stored};
 use wiski::{Classes, Error, OnlineClassifier, Unseen};
 
-use crate::errors::{Failure, detached, offset, refuse};
+use crate::errors::{Failure, detached, guarded, offset, refuse};
 use crate::regressor::{IMAGE_FROM, matrix};
 use crate::rows::{Rows, check_column, column};
 use crate::settings::{self, Parameters};
@@ -94,12 +94,11 @@ impl Classifier {
     ) -> PyResult<Self> {
         let unseen = if add_unseen { Unseen::Add } else { Unseen::Error };
         let several = labels.as_ref().is_some_and(|l| l.len() > 2);
-        let model = (|| {
+        let model = guarded(|| {
             let settings = parameters.settings_of_classes(input_dim, several)?;
-            OnlineClassifier::new(input_dim, Classes { labels, unseen }, settings)
-        })();
+            Ok(OnlineClassifier::new(input_dim, Classes { labels, unseen }, settings)?)
+        })?;
         let columns = Columns { inputs, target, noise: None, time: None };
-        let model = model.map_err(Failure::from)?;
         let state = State { columns, rows: 0, journal_from: 0, model, image: None };
         Ok(Self { state: Shared::new(state), input_dim })
     }

@@ -11,7 +11,7 @@ use wiski::decide::{
 use wiski::persist;
 use wiski::{Error, Kernel};
 
-use crate::errors::{Failure, detached, offset, refuse};
+use crate::errors::{Failure, detached, guarded, offset, refuse};
 use crate::regressor::matrix;
 use crate::shared::Shared;
 
@@ -98,8 +98,8 @@ impl Optimizer {
             seed,
             ..OptimizerSettings::default()
         };
-        let space = Space::new(space.into_iter().map(dimension).collect()).map_err(Failure::from)?;
-        let search = crate::errors::guarded(|| Ok(Search::new(space, settings)?))?;
+        let dimensions = space.into_iter().map(dimension).collect();
+        let search = guarded(|| Ok(Search::new(Space::new(dimensions)?, settings)?))?;
         Ok(Self(Shared::new(search)))
     }
 

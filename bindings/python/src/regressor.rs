@@ -13,7 +13,7 @@ use wiski::persist::{self, Columns, Model, Stored};
 use wiski::posterior::Workspace;
 use wiski::{Error, OnlineRegressor, Prediction};
 
-use crate::errors::{Failure, detached, offset, refuse};
+use crate::errors::{Failure, detached, guarded, offset, refuse};
 use crate::rows::{Rows, check_column, column};
 use crate::settings::{self, Parameters};
 use crate::shared::Shared;
@@ -107,9 +107,9 @@ fn deviation(p: &Prediction, noise: bool) -> f64 {
 impl Regressor {
     #[new]
     fn new(input_dim: usize, parameters: Parameters, inputs: Vec<String>, target: String) -> PyResult<Self> {
-        let model = (|| OnlineRegressor::new(input_dim, parameters.settings(input_dim)?))();
+        let model = guarded(|| Ok(OnlineRegressor::new(input_dim, parameters.settings(input_dim)?)?))?;
         let columns = Columns { inputs, target, noise: None, time: None };
-        Ok(Self::of(State::new(columns, model.map_err(Failure::from)?)))
+        Ok(Self::of(State::new(columns, model)))
     }
 
     /// A model that has learned what statistics hold.

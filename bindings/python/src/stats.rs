@@ -8,7 +8,7 @@ use wiski::grid::Grid;
 use wiski::model::ColumnScaling;
 use wiski::persist;
 
-use crate::errors::{Failure, detached, offset, refuse};
+use crate::errors::{Failure, detached, guarded, offset, refuse};
 use crate::rows::{Rows, check_column, column};
 use crate::shared::Shared;
 
@@ -88,8 +88,8 @@ impl Stats {
             return Err(refuse("grid", reason).into());
         }
         let points: Vec<usize> = (0..d).map(|k| grid[k.min(grid.len() - 1)]).collect();
-        let grid = Grid::covering(&vec![(-1.0, 1.0); d], &points).map_err(Failure::from)?;
-        Ok(Self::of(bounds, Sums::new(grid), max_grid_points))
+        let sums = guarded(|| Ok(Sums::new(Grid::covering(&vec![(-1.0, 1.0); d], &points)?)))?;
+        Ok(Self::of(bounds, sums, max_grid_points))
     }
 
     /// Adds rows, all or none.

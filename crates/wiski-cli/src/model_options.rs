@@ -206,32 +206,11 @@ impl ModelOptions {
     }
 
     fn features(&self, width: usize, special: bool) -> Result<Features> {
-        let automatic = || {
-            if width <= 2 && !special { Features::Identity } else { Features::Additive { directions: None } }
-        };
-        let Some(text) = &self.features else {
-            return Ok(automatic());
-        };
-        let number = |text: &str| -> Result<usize> {
-            match text.parse() {
-                Ok(n) if n > 0 => Ok(n),
-                _ => bail!("--features: '{text}' is not a number of features or a width"),
-            }
-        };
-        let parts: Vec<&str> = text.split(':').collect();
-        Ok(match parts[..] {
-            ["auto"] => automatic(),
-            ["additive"] => Features::Additive { directions: None },
-            ["additive", directions] => Features::Additive { directions: Some(number(directions)?) },
-            ["identity"] => Features::Identity,
-            ["project"] => Features::Project { outputs: 2 },
-            ["project", outputs] => Features::Project { outputs: number(outputs)? },
-            ["mlp"] => Features::Mlp { hidden: vec![64, 64], outputs: 2 },
-            ["mlp", hidden] => Features::Mlp { hidden: numbers(hidden, number)?, outputs: 2 },
-            ["mlp", hidden, outputs] => {
-                Features::Mlp { hidden: numbers(hidden, number)?, outputs: number(outputs)? }
-            }
-            _ => bail!("--features: '{text}' is not auto, identity, additive:12, project:2 or mlp:64,64:2"),
+        let text = self.features.as_deref().unwrap_or("auto");
+        Ok(match text.parse().map_err(|error| named("--features", error))? {
+            Features::Auto if width <= 2 && !special => Features::Identity,
+            Features::Auto => Features::Additive { directions: None },
+            chosen => chosen,
         })
     }
 
@@ -255,23 +234,16 @@ impl ModelOptions {
     }
 
     fn schedule(&self) -> Result<Schedule> {
-        let learn = self.learn.as_deref().unwrap_or("geometric");
-        let (name, value) = learn.split_once(':').map_or((learn, None), |(n, v)| (n, Some(v)));
-        let value = value.map(|v| number("--learn", v)).transpose()?;
-        Ok(match name {
-            "geometric" => {
-                let ratio = value.unwrap_or(1.1);
+        let text = self.learn.as_deref().unwrap_or("geometric");
+        let schedule = text.parse().map_err(|error| named("--learn", error))?;
+        match schedule {
+            Schedule::Geometric { ratio } => {
                 ensure!(ratio > 1.0, "--learn: the ratio {ratio} must be above 1");
-                Schedule::Geometric { ratio }
             }
-            "every-step" => {
-                let rate = value.unwrap_or(0.005);
-                ensure!(rate > 0.0, "--learn: the rate {rate} must be above 0");
-                Schedule::EveryStep { rate }
-            }
-            "off" if value.is_none() => Schedule::Off,
-            _ => bail!("--learn: '{learn}' is not geometric:1.1, every-step or off"),
-        })
+            Schedule::EveryStep { rate } => ensure!(rate > 0.0, "--learn: the rate {rate} must be above 0"),
+            Schedule::Off => {}
+        }
+        Ok(schedule)
     }
 
     fn half_life(&self, timed: bool) -> Result<Option<HalfLife>> {
@@ -314,6 +286,14 @@ impl ModelOptions {
         let bounds: Vec<_> = text.split(',').map(interval).collect::<Result<_>>()?;
         ensure!(bounds.len() == width, "--bounds: {} intervals were given for {width} inputs", bounds.len());
         Ok(InputScaling::Bounds(bounds))
+    }
+}
+
+/// An error of the library about a setting, under the name of its option.
+fn named(option: &str, error: wiski::Error) -> anyhow::Error {
+    match error {
+        wiski::Error::Config { reason, .. } => anyhow::anyhow!("{option}: {reason}"),
+        other => other.into(),
     }
 }
 

@@ -263,7 +263,7 @@ impl Landscape {
         let deviation = self.scale.scale;
         if self.region.as_mut().is_some_and(|region| region.judge(all.y[last], deviation)) {
             // By its mean: the best value that was measured may have been luck.
-            let best = Standing::among(&self.terrain(), &self.covered(all))?.incumbent;
+            let best = Standing::among(&self.terrain()?, &self.covered(all))?.incumbent;
             let place = best.map_or_else(|| vec![0.0; self.dim], |b| b.0);
             let moved = self.region.as_ref().map(|region| region.moved(&place));
             *self = Self::over(moved, self.dim, settings, all)?;
