@@ -143,15 +143,17 @@ impl Limits {
 }
 
 /// The best of several means over repetitions, in seconds: what the code takes when nothing disturbs it.
+/// Seconds for one call: the best of many short measurements, most of which nothing interrupts.
 fn time(mut f: impl FnMut()) -> f64 {
+    f();
     let start = Instant::now();
     let mut repetitions = 0u32;
-    while start.elapsed().as_secs_f64() < 0.02 {
+    while start.elapsed().as_secs_f64() < 0.001 {
         f();
         repetitions += 1;
     }
     let mut best = f64::INFINITY;
-    for _ in 0..15 {
+    for _ in 0..200 {
         let start = Instant::now();
         (0..repetitions).for_each(|_| f());
         best = best.min(start.elapsed().as_secs_f64() / f64::from(repetitions));

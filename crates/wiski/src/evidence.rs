@@ -40,6 +40,9 @@ use crate::prior::{AxisRoot, Component, Prior};
 use crate::simd::{LANES, dot, padded};
 use crate::stats::{Gram, Stats, Whitened};
 
+/// Columns at a time in a product with a triangular matrix.
+const PANEL: usize = 64;
+
 /// The evidence with its gradient.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evidence {
@@ -177,9 +180,14 @@ impl<'a> Slope<'a> {
         let mut columns = pool.zeros(m * stride);
         let ab = MatRef::from_row_major_slice_with_stride(product, m, p, padded(p));
         let f = MatRef::from_row_major_slice_with_stride(factor.rows(), p, p, factor.stride());
-        let c = MatMut::from_row_major_slice_mut(&mut columns, m, stride).subcols_mut(0, p);
-        let (whole, upper) = (BlockStructure::Rectangular, BlockStructure::TriangularUpper);
-        triangular::matmul(c, whole, Accum::Replace, ab, whole, f, upper, inverse_noise, Par::Seq);
+        let mut c = MatMut::from_row_major_slice_mut(&mut columns, m, stride);
+        // Panels of whole products: faster than a triangular one, which is cut into ever smaller pieces.
+        for first in (0..p).step_by(PANEL) {
+            let end = p.min(first + PANEL);
+            let (left, right) = (ab.subcols(0, end), f.submatrix(0, first, end, end - first));
+            let panel = c.as_mut().subcols_mut(first, end - first);
+            matmul(panel, Accum::Replace, left, right, inverse_noise, Par::Seq);
+        }
         for ((row, ab), &b) in
             columns.chunks_exact_mut(stride).zip(product.chunks_exact(padded(p))).zip(stats.b())
         {

@@ -13,6 +13,10 @@ use crate::error::{Result, length};
 use crate::grid::{Grid, Lattice};
 use crate::kernel::MAX_DIM;
 
+/// Loops over many points take so many of them at a time: enough that what they meet stays in fast memory
+/// meanwhile, few enough that their weights do.
+pub(crate) const POINTS_TOGETHER: usize = 16;
+
 /// The interpolation weights of one point on one grid.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weights {
@@ -192,6 +196,22 @@ impl Lattice {
     pub(crate) fn locate(&self, h: &[f64], row: usize, weights: &mut Vec<Weights>) -> Result<()> {
         length("x", self.dim(), h.len())?;
         weights.resize(self.grids().len(), Weights::EMPTY);
+        self.place(h, row, weights)
+    }
+
+    /// The weights of many points, given row after row, point after point. `first_row` is only for the error.
+    pub(crate) fn locate_all(&self, h: &[f64], first_row: usize, weights: &mut Vec<Weights>) -> Result<()> {
+        let (n, blocks) = (h.len() / self.dim(), self.grids().len());
+        length("x", n * self.dim(), h.len())?;
+        weights.resize(n * blocks, Weights::EMPTY);
+        for (i, (h, weights)) in h.chunks_exact(self.dim()).zip(weights.chunks_exact_mut(blocks)).enumerate()
+        {
+            self.place(h, first_row + i, weights)?;
+        }
+        Ok(())
+    }
+
+    fn place(&self, h: &[f64], row: usize, weights: &mut [Weights]) -> Result<()> {
         let mut rest = h;
         for (grid, weights) in self.grids().iter().zip(weights) {
             let (own, others) = rest.split_at(grid.dim());

@@ -12,7 +12,7 @@ use crate::error::{Result, length};
 use crate::feature::{FeatureMap, Moments, Normaliser, Tape};
 use crate::grid::Lattice;
 use crate::pool::Pool;
-use crate::posterior::{Posterior, Prediction, PredictionGradient, Reading};
+use crate::posterior::{Posterior, Prediction};
 use crate::prior::Prior;
 use crate::saved::{Restore, restored_after_reading};
 use crate::stats::Stats;
@@ -181,23 +181,20 @@ impl WarmUp {
         Ok(value)
     }
 
+    /// The gradient in φ at the posterior of the rows, with the features where [`Self::stats`] left them.
     fn feature_gradient(&mut self, posterior: &Posterior, by_features: &mut [f64]) -> Result<()> {
         by_features.fill(0.0);
-        let (d, k) = (self.map.input_dim(), self.map.output_dim());
-        let predictor = posterior.predictor();
+        let d = self.map.input_dim();
         let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
         let scale = -(self.rows.len() as f64).recip();
-        let (mut gradient, mut reading, mut dh) =
-            (PredictionGradient::default(), Reading::default(), Vec::new());
-        for (i, (x, h)) in self.rows.x.chunks_exact(d).zip(self.h.chunks_exact_mut(k)).enumerate() {
-            view.forward(x, h, &mut self.tape)?;
-            predictor.predict_gradient_into(h, &mut reading, &mut gradient)?;
-            gradient.prediction.noise *= self.rows.noise[i];
+        let (mut dh, mut again) = (Vec::new(), vec![0.0; self.map.output_dim()]);
+        let (rows, tape) = (&self.rows, &mut self.tape);
+        posterior.predictor().for_each_gradient(&self.h, |i, gradient| {
+            view.forward(&rows.x[i * d..(i + 1) * d], &mut again, tape)?;
             dh.clear();
-            dh.extend(gradient.slopes_of_evidence(self.rows.y[i]).map(|g| scale * g));
-            view.backward(&mut self.tape, &dh, by_features, None)?;
-        }
-        Ok(())
+            dh.extend(gradient.slopes_of_evidence(rows.y[i]).map(|g| scale * g / rows.noise[i]));
+            view.backward(tape, &dh, by_features, None)
+        })
     }
 
     /// Fits the hyperparameters at the present features.
@@ -310,15 +307,18 @@ impl WarmUp {
         let predictor = posterior.predictor();
         posterior.recycle(&mut self.pool);
         let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
-        let mut h = vec![0.0; self.map.output_dim()];
-        let mut densities = Vec::with_capacity(held_out.len());
-        for (i, x) in held_out.x.chunks_exact(self.map.input_dim()).enumerate() {
-            view.forward(x, &mut h, &mut self.tape)?;
-            let p = predictor.predict(&h)?;
-            let p = Prediction { noise: p.noise * held_out.noise[i], ..p };
-            densities.push(p.log_density(held_out.y[i]));
+        let (n, k) = (held_out.len(), self.map.output_dim());
+        let mut h = vec![0.0; n * k];
+        for (x, h) in held_out.x.chunks_exact(self.map.input_dim()).zip(h.chunks_exact_mut(k)) {
+            view.forward(x, h, &mut self.tape)?;
         }
-        Ok(densities)
+        let (mut mean, mut variance) = (vec![0.0; n], vec![0.0; n]);
+        predictor.predict_batch(&h, &mut mean, &mut variance)?;
+        let density = |i: usize| {
+            let noise = self.hyper.noise * held_out.noise[i];
+            Prediction { mean: mean[i], variance: variance[i], noise }.log_density(held_out.y[i])
+        };
+        Ok((0..n).map(density).collect())
     }
 }
 

@@ -31,7 +31,6 @@ use crate::prior::Prior;
 use crate::simd::dot;
 use crate::stats::{Stats, Whitened};
 pub(crate) use factor::Factor;
-pub(crate) use predictor::Reading;
 pub use predictor::{FunctionSample, Predictor};
 pub use surface::{Joint, Surface};
 

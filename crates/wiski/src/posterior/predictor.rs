@@ -7,7 +7,7 @@
 use super::{Posterior, Prediction, PredictionGradient};
 use crate::error::{Result, length};
 use crate::grid::Lattice;
-use crate::interp::Weights;
+use crate::interp::{POINTS_TOGETHER, Weights};
 use crate::pool::Pool;
 use crate::structure::BlockMatrix;
 
@@ -18,13 +18,6 @@ pub struct Predictor {
     mean: Vec<f64>,
     covariance: BlockMatrix,
     noise: f64,
-}
-
-/// Buffers for gradients; they keep their allocation between calls.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Reading {
-    weights: Vec<Weights>,
-    others: Vec<f64>,
 }
 
 impl Predictor {
@@ -71,37 +64,59 @@ impl Predictor {
         let d = self.lattice.dim();
         length("x", mean.len() * d, h.len())?;
         length("variance", mean.len(), variance.len())?;
-        let mut weights = Vec::with_capacity(self.lattice.grids().len());
-        for (row, point) in h.chunks_exact(d).enumerate() {
-            self.lattice.locate(point, row, &mut weights)?;
-            let prediction = self.predict_located(&weights);
-            mean[row] = prediction.mean;
-            variance[row] = prediction.variance;
+        let mut weights = Vec::new();
+        let values = mean.chunks_mut(POINTS_TOGETHER).zip(variance.chunks_mut(POINTS_TOGETHER));
+        for (chunk, (points, (mean, variance))) in h.chunks(POINTS_TOGETHER * d).zip(values).enumerate() {
+            self.lattice.locate_all(points, chunk * POINTS_TOGETHER, &mut weights)?;
+            for (mean, weights) in mean.iter_mut().zip(weights.chunks_exact(self.lattice.grids().len())) {
+                *mean = self.lattice.gather(weights, &self.mean);
+            }
+            self.covariance.quadratics(&self.lattice, &weights, variance);
+            variance.iter_mut().for_each(|v| *v = v.max(0.0));
         }
         Ok(())
     }
 
     /// Mean and variance with their gradients in the point's coordinates.
     pub fn predict_gradient(&self, h: &[f64]) -> Result<PredictionGradient> {
+        length("x", self.lattice.dim(), h.len())?;
         let mut gradient = PredictionGradient::default();
-        self.predict_gradient_into(h, &mut Reading::default(), &mut gradient)?;
+        self.for_each_gradient(h, |_, found| {
+            gradient.clone_from(found);
+            Ok(())
+        })?;
         Ok(gradient)
     }
 
-    /// As [`Predictor::predict_gradient`], into a value whose memory is used again: (Σ 4^d)² multiply-adds.
-    pub(crate) fn predict_gradient_into(
+    /// Calls `f` with the number of each point and what [`Predictor::predict_gradient`] says of it, for points given
+    /// row after row: (Σ 4^d)² multiply-adds each.
+    pub(crate) fn for_each_gradient(
         &self,
         h: &[f64],
-        reading: &mut Reading,
-        out: &mut PredictionGradient,
+        mut f: impl FnMut(usize, &PredictionGradient) -> Result<()>,
     ) -> Result<()> {
-        let Reading { weights, others } = reading;
-        self.lattice.locate(h, 0, weights)?;
+        let (d, footprint) = (self.lattice.dim(), self.lattice.footprint());
+        let (mut weights, mut others, mut gradient) = (Vec::new(), Vec::new(), PredictionGradient::default());
+        for (chunk, points) in h.chunks(POINTS_TOGETHER * d).enumerate() {
+            let first = chunk * POINTS_TOGETHER;
+            self.lattice.locate_all(points, first, &mut weights)?;
+            // M'w is the same for all axes of all blocks; only the part of a block itself depends on ∂w.
+            self.covariance.product_across(&self.lattice, &weights, &mut others);
+            let weights = weights.chunks_exact(self.lattice.grids().len());
+            let points = points.chunks_exact(d).zip(weights).zip(others.chunks_exact(footprint));
+            for (i, ((h, weights), others)) in points.enumerate() {
+                self.gradient_from(h, weights, others, &mut gradient);
+                f(first + i, &gradient)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The gradient at one point, from its weights on each block and what the other blocks add to M'w there.
+    fn gradient_from(&self, h: &[f64], weights: &[Weights], others: &[f64], out: &mut PredictionGradient) {
         out.mean.clear();
         out.variance.clear();
-        // M'w is the same for all axes of all blocks; only the part of a block itself depends on ∂w.
-        self.covariance.product_across(&self.lattice, weights, others);
-        let (mut rest, mut others) = (h, others.as_slice());
+        let (mut rest, mut others) = (h, others);
         let (mut mean, mut variance) = (0.0, 0.0);
         for (block, (grid, &at)) in self.lattice.grids().iter().zip(self.lattice.offsets()).enumerate() {
             let (own, further) = rest.split_at(grid.dim());
@@ -126,7 +141,6 @@ impl Predictor {
             }
         }
         out.prediction = Prediction { mean, variance: variance.max(0.0), noise: self.noise };
-        Ok(())
     }
 
     #[inline]

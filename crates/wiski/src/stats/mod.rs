@@ -26,7 +26,7 @@ pub use root::LowRankRoot;
 
 use crate::error::{Error, Result, finite, length, positive};
 use crate::grid::{Growth, Lattice};
-use crate::interp::Weights;
+use crate::interp::{POINTS_TOGETHER, Weights};
 use crate::pool::Pool;
 use crate::prior::Prior;
 use crate::saved::floats;
@@ -211,10 +211,27 @@ impl Stats {
         for (row, point) in h.chunks_exact(d).enumerate() {
             self.check(point, y[row], noise_at(row), row)?;
         }
-        for (row, point) in h.chunks_exact(d).enumerate() {
-            self.lattice.locate(point, row, &mut self.weights.0)?;
-            self.add(y[row], noise_at(row), 1.0);
+        if let Gram::LowRank(_) = self.gram {
+            for (row, point) in h.chunks_exact(d).enumerate() {
+                self.lattice.locate(point, row, &mut self.weights.0)?;
+                self.add(y[row], noise_at(row), 1.0);
+            }
+            return Ok(());
         }
+        let mut precisions = Vec::with_capacity(POINTS_TOGETHER);
+        for (chunk, points) in h.chunks(POINTS_TOGETHER * d).enumerate() {
+            let rows = chunk * POINTS_TOGETHER..chunk * POINTS_TOGETHER + points.len() / d;
+            self.lattice.locate_all(points, rows.start, &mut self.weights.0)?;
+            precisions.clear();
+            precisions.extend(rows.clone().map(|row| noise_at(row).recip()));
+            if let Gram::Exact(a) = &mut self.gram {
+                a.add_outer(&self.lattice, &self.weights.0, &precisions);
+            }
+            for (row, weights) in rows.zip(self.weights.0.chunks_exact(self.lattice.grids().len())) {
+                self.lattice.scatter(weights, y[row] / noise_at(row), &mut self.b);
+            }
+        }
+        (0..y.len()).for_each(|row| self.add_scalars(y[row], noise_at(row), 1.0));
         Ok(())
     }
 
@@ -459,7 +476,7 @@ impl Stats {
     #[inline]
     fn add(&mut self, y: f64, noise: f64, sign: f64) {
         match &mut self.gram {
-            Gram::Exact(a) => a.add_outer(&self.lattice, &self.weights.0, sign / noise),
+            Gram::Exact(a) => a.add_outer(&self.lattice, &self.weights.0, &[sign / noise]),
             Gram::LowRank(root) => {
                 let mut column = vec![0.0; self.lattice.len()];
                 self.lattice.scatter(&self.weights.0, noise.sqrt().recip(), &mut column);
@@ -472,6 +489,11 @@ impl Stats {
     #[inline]
     fn add_moments(&mut self, y: f64, noise: f64, sign: f64) {
         self.lattice.scatter(&self.weights.0, sign * y / noise, &mut self.b);
+        self.add_scalars(y, noise, sign);
+    }
+
+    #[inline]
+    fn add_scalars(&mut self, y: f64, noise: f64, sign: f64) {
         self.c += sign * y * y / noise;
         if noise != 1.0 {
             self.log_noise += sign * noise.ln();

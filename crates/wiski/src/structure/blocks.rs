@@ -9,7 +9,7 @@ use faer::{Accum, MatMut, MatRef, Par};
 use super::{DenseMatrix, StencilMatrix, Symmetric};
 use crate::error::{Result, length};
 use crate::grid::{Grid, Lattice};
-use crate::interp::Weights;
+use crate::interp::{POINTS_TOGETHER, Weights};
 use crate::saved::floats;
 use crate::simd::{LANES, dot};
 
@@ -185,12 +185,15 @@ impl BlockMatrix {
         size_of::<f64>() * (cross + self.diagonal.iter().map(|d| d.data().len()).sum::<usize>())
     }
 
-    /// A += c w wᵀ: (Σ_j 4^{d_j})² multiply-adds, about half of that by symmetry.
+    /// A += Σ_i c_i w_i w_iᵀ over points placed by [`Lattice::locate_all`] (or one by [`Lattice::locate`]):
+    /// (Σ_j 4^{d_j})² multiply-adds a point, about half of that by symmetry.
     #[inline]
-    pub(crate) fn add_outer(&mut self, lattice: &Lattice, weights: &[Weights], c: f64) {
+    pub(crate) fn add_outer(&mut self, lattice: &Lattice, weights: &[Weights], c: &[f64]) {
         let grids = lattice.grids();
-        for ((a, grid), w) in self.diagonal.iter_mut().zip(grids).zip(weights) {
-            a.add_outer(grid, w, c);
+        for (weights, &c) in weights.chunks_exact(grids.len()).zip(c) {
+            for ((a, grid), w) in self.diagonal.iter_mut().zip(grids).zip(weights) {
+                a.add_outer(grid, w, c);
+            }
         }
         Arch::new().dispatch(AddCrosses { cross: &mut self.cross, grids, weights, c });
     }
@@ -198,18 +201,36 @@ impl BlockMatrix {
     /// wᵀ A w.
     #[inline]
     pub(crate) fn quadratic(&self, lattice: &Lattice, weights: &[Weights]) -> f64 {
+        let mut form = [0.0];
+        self.quadratics(lattice, weights, &mut form);
+        form[0]
+    }
+
+    /// wᵀ A w for each of at most [`POINTS_TOGETHER`] points that [`Lattice::locate_all`] placed.
+    #[inline]
+    pub(crate) fn quadratics(&self, lattice: &Lattice, weights: &[Weights], forms: &mut [f64]) {
         let grids = lattice.grids();
-        let own = self.diagonal.iter().zip(grids).zip(weights).map(|((a, grid), w)| a.quadratic(grid, w));
-        own.sum::<f64>() + 2.0 * Arch::new().dispatch(SumCrosses { cross: &self.cross, grids, weights })
+        let parts = &mut [[0.0; 4]; POINTS_TOGETHER][..forms.len()];
+        Arch::new().dispatch(SumCrosses { cross: &self.cross, grids, weights, parts });
+        forms.iter_mut().zip(&*parts).for_each(|(form, p)| *form = 2.0 * p.iter().sum::<f64>());
+        for (weights, form) in weights.chunks_exact(grids.len()).zip(forms) {
+            let own = self.diagonal.iter().zip(grids).zip(weights);
+            *form += own.map(|((a, grid), w)| a.quadratic(grid, w)).sum::<f64>();
+        }
     }
 
     /// For every block j the part Σ_{i≠j} A_ji w_i of A w that comes from the other blocks, at the 4^{d_j} grid
-    /// points where w_j lives, block after block: (Σ 4^d)² multiply-adds for all blocks together.
+    /// points where w_j lives, block after block: (Σ 4^d)² multiply-adds for all blocks together. One row for each
+    /// of the points that [`Lattice::locate_all`] placed.
     pub(crate) fn product_across(&self, lattice: &Lattice, weights: &[Weights], out: &mut Vec<f64>) {
         let grids = lattice.grids();
         out.clear();
-        out.resize(lattice.footprint(), 0.0);
-        Arch::new().dispatch(MultiplyCrosses { cross: &self.cross, grids, weights, out });
+        out.resize(weights.len() / grids.len() * lattice.footprint(), 0.0);
+        let begin = |at: &mut usize, grid: &Grid| Some(std::mem::replace(at, *at + (1 << (2 * grid.dim()))));
+        let begins: Vec<usize> = grids.iter().scan(0, begin).collect();
+        let width = lattice.footprint();
+        let work = MultiplyCrosses { cross: &self.cross, grids, weights, out, begins: &begins, width };
+        Arch::new().dispatch(work);
     }
 
     /// vᵀ A_jj w for weights of one point on block j (its weights and their derivatives).
@@ -411,7 +432,7 @@ mod tests {
             let h: Vec<f64> =
                 (0..lattice.dim()).map(|k| (0.37 * (i * i + k * i + k) as f64).fract()).collect();
             lattice.locate(&h, 0, &mut weights).unwrap();
-            a.add_outer(lattice, &weights, 1.5);
+            a.add_outer(lattice, &weights, &[1.5]);
             let mut w = vec![0.0; m];
             lattice.scatter(&weights, 1.0, &mut w);
             for (row, &wi) in twin.chunks_exact_mut(m).zip(&w) {
@@ -462,6 +483,36 @@ mod tests {
             assert!((sum - want).abs() < 1e-12, "{j}: {sum} {want}");
         }
         assert_eq!(place, others.len());
+    }
+
+    /// The same numbers, to the last bit for sums and to rounding for forms.
+    #[test]
+    fn many_points_together_equal_one_after_the_other() {
+        let lattice = lattice();
+        let (n, d) = (13, lattice.dim());
+        let h: Vec<f64> = (0..n * d).map(|i| (0.37 * (i * i + 3 * i) as f64).fract()).collect();
+        let c: Vec<f64> = (0..n).map(|i| 0.5 + 0.1 * i as f64).collect();
+        let (mut all, mut weights) = (Vec::new(), Vec::new());
+        lattice.locate_all(&h, 0, &mut all).unwrap();
+        let (mut together, _) = filled(&lattice);
+        let mut singly = together.clone();
+        together.add_outer(&lattice, &all, &c);
+        for (h, c) in h.chunks_exact(d).zip(&c) {
+            lattice.locate(h, 0, &mut weights).unwrap();
+            singly.add_outer(&lattice, &weights, &[*c]);
+        }
+        assert_eq!(together, singly);
+
+        let (mut forms, mut products, mut product) = (vec![f64::NAN; n], Vec::new(), Vec::new());
+        together.quadratics(&lattice, &all, &mut forms);
+        together.product_across(&lattice, &all, &mut products);
+        for (i, h) in h.chunks_exact(d).enumerate() {
+            lattice.locate(h, 0, &mut weights).unwrap();
+            assert_eq!(forms[i], together.quadratic(&lattice, &weights));
+            together.product_across(&lattice, &weights, &mut product);
+            let width = lattice.footprint();
+            assert_eq!(product, products[i * width..(i + 1) * width]);
+        }
     }
 
     #[test]

@@ -1,6 +1,10 @@
-//! The loops over the dense blocks between grids: what one point meets there is 4^{d_i}×4^{d_j} entries, in runs
+//! The loops over the dense blocks between grids: what one data point meets there is 4^{d_i}×4^{d_j} entries, in runs
 //! of four. For many small blocks these loops are most of the work of a row, so they are compiled for several
 //! instruction sets and for the numbers of runs that occur.
+//!
+//! Several data points take turns at all blocks of one grid before the next grid has its turn: these blocks fit into
+//! the fastest memory, all of them do not. And between two data points at one block lie the others, so that no point
+//! waits for what the one before has just written.
 
 use pulp::{Simd, WithSimd};
 
@@ -8,175 +12,255 @@ use super::Cross;
 use crate::grid::Grid;
 use crate::interp::Weights;
 
-/// Four entries between a grid point of the first block and four neighbours of the second.
-struct Four {
-    /// The place of the first entry.
-    at: usize,
-    /// The weight of the first block's point.
-    weight: f64,
-    /// The product of the second block's weights on all axes but the last.
-    row: f64,
-    /// The number of the first block's point among its 4^d.
-    left: usize,
-    /// The number of the first of the four among the second block's 4^d.
-    right: usize,
+/// What one data point meets in a block between two grids, whose weights have A and B runs of four neighbours
+/// (4^{d−1}).
+struct Meeting<const A: usize, const B: usize> {
+    /// The products of the first grid's weights on all axes but the last, and the weights on that.
+    rows: [f64; A],
+    along: [f64; 4],
+    /// The same of the second.
+    partners: [f64; B],
+    last: [f64; 4],
+    /// The places of the first entries of each run: one of the first grid's, one of the second's, and how far the next
+    /// point of a run of the first is away.
+    from: [usize; A],
+    to: [usize; B],
+    columns: usize,
 }
 
-/// Calls `f` for every four entries of a cross block that a point with the given weights meets, for blocks with
-/// A and B runs of four neighbours (4^{d−1}).
-#[inline(always)]
-fn runs<const A: usize, const B: usize>(grids: [&Grid; 2], weights: [&Weights; 2], mut f: impl FnMut(Four)) {
-    let columns = grids[1].len();
-    let (rows, partners) = (weights[0].rows::<A>(), weights[1].rows::<B>());
-    let last = weights[0].on_axis(grids[0].dim() - 1);
-    for (a, (&row, &offset)) in rows.iter().zip(grids[0].row_offsets()).enumerate() {
-        for c in 0..4 {
-            let weight = row * last[c];
-            let from = (weights[0].start() + offset + c) * columns + weights[1].start();
-            for (b, (&row, &offset)) in partners.iter().zip(grids[1].row_offsets()).enumerate() {
-                f(Four { at: from + offset, weight, row, left: 4 * a + c, right: 4 * b });
-            }
+impl<const A: usize, const B: usize> Meeting<A, B> {
+    #[inline(always)]
+    fn new(grids: [&Grid; 2], weights: [&Weights; 2]) -> Self {
+        let columns = grids[1].len();
+        let (mut from, mut to) = ([0; A], [0; B]);
+        for (place, offset) in from.iter_mut().zip(grids[0].row_offsets()) {
+            *place = (weights[0].start() + offset) * columns;
         }
+        for (place, offset) in to.iter_mut().zip(grids[1].row_offsets()) {
+            *place = weights[1].start() + offset;
+        }
+        Self {
+            rows: weights[0].rows(),
+            along: *weights[0].on_axis(grids[0].dim() - 1),
+            partners: weights[1].rows(),
+            last: *weights[1].on_axis(grids[1].dim() - 1),
+            from,
+            to,
+            columns,
+        }
+    }
+
+    /// The place of the entries of the first grid's point c on run a, and its weight.
+    #[inline(always)]
+    fn left(&self, a: usize, c: usize) -> (usize, f64) {
+        (self.from[a] + c * self.columns, self.rows[a] * self.along[c])
     }
 }
 
-/// [`runs`] for the dimensions at hand.
+/// Something to be done wherever a data point meets a block.
+trait Visit {
+    /// Goes on to the block of the next data point or of the next pair of grids.
+    fn meet<const A: usize, const B: usize>(&mut self, place: Place, meeting: &Meeting<A, B>);
+}
+
+/// Which block and which data point.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The number of the block among all.
+    cross: usize,
+    /// The number of the data point.
+    point: usize,
+    first: usize,
+    second: usize,
+}
+
+/// Visits all blocks between J grids for all data points, whose weights are given point after point.
 #[inline(always)]
-fn for_each_four(grids: [&Grid; 2], weights: [&Weights; 2], f: impl FnMut(Four)) {
-    match (grids[0].dim(), grids[1].dim()) {
-        (1, 1) => runs::<1, 1>(grids, weights, f),
-        (1, 2) => runs::<1, 4>(grids, weights, f),
-        (2, 1) => runs::<4, 1>(grids, weights, f),
-        (2, 2) => runs::<4, 4>(grids, weights, f),
-        dims => large(dims, grids, weights, f),
+fn visit_all(grids: &[Grid], weights: &[Weights], visitor: &mut impl Visit) {
+    let mut row = 0;
+    for first in 0..grids.len() {
+        for (point, weights) in weights.chunks_exact(grids.len()).enumerate() {
+            for second in first + 1..grids.len() {
+                let place = Place { cross: row + second - first - 1, point, first, second };
+                visit([&grids[first], &grids[second]], [&weights[first], &weights[second]], place, visitor);
+            }
+        }
+        // Blocks are ordered by their first grid, then by their second.
+        row += grids.len() - first - 1;
+    }
+}
+
+#[inline(always)]
+fn visit(grids: [&Grid; 2], weights: [&Weights; 2], place: Place, visitor: &mut impl Visit) {
+    match grids.map(Grid::dim) {
+        [1, 1] => visitor.meet(place, &Meeting::<1, 1>::new(grids, weights)),
+        [1, 2] => visitor.meet(place, &Meeting::<1, 4>::new(grids, weights)),
+        [2, 1] => visitor.meet(place, &Meeting::<4, 1>::new(grids, weights)),
+        [2, 2] => visitor.meet(place, &Meeting::<4, 4>::new(grids, weights)),
+        _ => visit_large(grids, weights, place, visitor),
     }
 }
 
 /// The same for grids of three and four axes, which an additive model hardly has.
 #[cold]
-fn large(dims: (usize, usize), grids: [&Grid; 2], weights: [&Weights; 2], f: impl FnMut(Four)) {
-    match dims {
-        (1, 3) => runs::<1, 16>(grids, weights, f),
-        (2, 3) => runs::<4, 16>(grids, weights, f),
-        (3, 1) => runs::<16, 1>(grids, weights, f),
-        (3, 2) => runs::<16, 4>(grids, weights, f),
-        (3, 3) => runs::<16, 16>(grids, weights, f),
-        (1, _) => runs::<1, 64>(grids, weights, f),
-        (2, _) => runs::<4, 64>(grids, weights, f),
-        (3, _) => runs::<16, 64>(grids, weights, f),
-        (_, 1) => runs::<64, 1>(grids, weights, f),
-        (_, 2) => runs::<64, 4>(grids, weights, f),
-        (_, 3) => runs::<64, 16>(grids, weights, f),
-        _ => runs::<64, 64>(grids, weights, f),
+fn visit_large(grids: [&Grid; 2], weights: [&Weights; 2], place: Place, visitor: &mut impl Visit) {
+    match grids.map(Grid::dim) {
+        [1, 3] => visitor.meet(place, &Meeting::<1, 16>::new(grids, weights)),
+        [2, 3] => visitor.meet(place, &Meeting::<4, 16>::new(grids, weights)),
+        [3, 1] => visitor.meet(place, &Meeting::<16, 1>::new(grids, weights)),
+        [3, 2] => visitor.meet(place, &Meeting::<16, 4>::new(grids, weights)),
+        [3, 3] => visitor.meet(place, &Meeting::<16, 16>::new(grids, weights)),
+        [1, _] => visitor.meet(place, &Meeting::<1, 64>::new(grids, weights)),
+        [2, _] => visitor.meet(place, &Meeting::<4, 64>::new(grids, weights)),
+        [3, _] => visitor.meet(place, &Meeting::<16, 64>::new(grids, weights)),
+        [_, 1] => visitor.meet(place, &Meeting::<64, 1>::new(grids, weights)),
+        [_, 2] => visitor.meet(place, &Meeting::<64, 4>::new(grids, weights)),
+        [_, 3] => visitor.meet(place, &Meeting::<64, 16>::new(grids, weights)),
+        _ => visitor.meet(place, &Meeting::<64, 64>::new(grids, weights)),
     }
 }
 
+/// Four neighbours, read at once: read one by one between writes, they might be what was just written.
 #[inline(always)]
 fn four(data: &[f64], at: usize) -> [f64; 4] {
     let entries = &data[at..at + 4];
     [entries[0], entries[1], entries[2], entries[3]]
 }
 
+/// a + c·b
 #[inline(always)]
-fn dot4(a: [f64; 4], b: &[f64; 4]) -> f64 {
-    (a[0] * b[0] + a[1] * b[1]) + (a[2] * b[2] + a[3] * b[3])
+fn plus(a: [f64; 4], c: f64, b: [f64; 4]) -> [f64; 4] {
+    [a[0] + c * b[0], a[1] + c * b[1], a[2] + c * b[2], a[3] + c * b[3]]
 }
 
-/// A += c w wᵀ in all cross blocks.
+#[inline(always)]
+fn add_four(target: &mut [f64], at: usize, c: f64, b: [f64; 4]) {
+    let sum = plus(four(target, at), c, b);
+    target[at..at + 4].copy_from_slice(&sum);
+}
+
+#[inline(always)]
+fn times(a: [f64; 4], b: [f64; 4]) -> [f64; 4] {
+    [a[0] * b[0], a[1] * b[1], a[2] * b[2], a[3] * b[3]]
+}
+
+/// A += Σ c w wᵀ in all blocks between grids, over data points whose weights are given point after point.
 pub(super) struct AddCrosses<'a> {
     pub(super) cross: &'a mut [Cross],
     pub(super) grids: &'a [Grid],
     pub(super) weights: &'a [Weights],
-    pub(super) c: f64,
+    pub(super) c: &'a [f64],
+}
+
+impl Visit for AddCrosses<'_> {
+    #[inline(always)]
+    fn meet<const A: usize, const B: usize>(&mut self, place: Place, meeting: &Meeting<A, B>) {
+        let (data, c) = (self.cross[place.cross].data.as_mut_slice(), self.c[place.point]);
+        let mut runs = [[0.0; 4]; B];
+        for b in 0..B {
+            runs[b] = plus(runs[b], meeting.partners[b], meeting.last);
+        }
+        for a in 0..A {
+            for k in 0..4 {
+                let (from, weight) = meeting.left(a, k);
+                for b in 0..B {
+                    add_four(data, from + meeting.to[b], c * weight, runs[b]);
+                }
+            }
+        }
+    }
 }
 
 impl WithSimd for AddCrosses<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { cross, grids, weights, c } = self;
-        for Cross { first, second, data } in cross {
-            let (i, j) = (*first, *second);
-            let last = weights[j].on_axis(grids[j].dim() - 1);
-            for_each_four([&grids[i], &grids[j]], [&weights[i], &weights[j]], |f| {
-                let factor = c * f.weight * f.row;
-                let entries = &mut data[f.at..f.at + 4];
-                for k in 0..4 {
-                    entries[k] += factor * last[k];
-                }
-            });
-        }
+    fn with_simd<S: Simd>(mut self, _: S) {
+        visit_all(self.grids, self.weights, &mut self);
     }
 }
 
-/// Σ_{i<j} w_iᵀ A_ij w_j.
+/// Σ_{i<j} w_iᵀ A_ij w_j for each data point, in four parts that are still to be added up; weights are given point
+/// after point.
 pub(super) struct SumCrosses<'a> {
     pub(super) cross: &'a [Cross],
     pub(super) grids: &'a [Grid],
     pub(super) weights: &'a [Weights],
+    pub(super) parts: &'a mut [[f64; 4]],
 }
 
-impl WithSimd for SumCrosses<'_> {
-    type Output = f64;
-
+impl Visit for SumCrosses<'_> {
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> f64 {
-        let Self { cross, grids, weights } = self;
-        let mut sum = 0.0;
-        for Cross { first, second, data } in cross {
-            let (i, j) = (*first, *second);
-            let last = weights[j].on_axis(grids[j].dim() - 1);
-            let mut parts = [0.0; 4];
-            for_each_four([&grids[i], &grids[j]], [&weights[i], &weights[j]], |f| {
-                let (factor, entries) = (f.weight * f.row, four(data, f.at));
-                for k in 0..4 {
-                    parts[k] += factor * entries[k];
+    fn meet<const A: usize, const B: usize>(&mut self, place: Place, meeting: &Meeting<A, B>) {
+        let data = self.cross[place.cross].data.as_slice();
+        let mut sum = [0.0; 4];
+        for a in 0..A {
+            for k in 0..4 {
+                let (from, weight) = meeting.left(a, k);
+                for b in 0..B {
+                    sum = plus(sum, weight * meeting.partners[b], four(data, from + meeting.to[b]));
                 }
-            });
-            sum += dot4(parts, last);
+            }
         }
-        sum
+        let parts = &mut self.parts[place.point];
+        *parts = plus(*parts, 1.0, times(sum, meeting.last));
     }
 }
 
-/// For every block j the part Σ_{i≠j} A_ji w_i of A w at the 4^{d_j} points where w_j lives, block after block,
-/// added to `out`.
+impl WithSimd for SumCrosses<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, _: S) {
+        visit_all(self.grids, self.weights, &mut self);
+    }
+}
+
+/// For every grid j the part Σ_{i≠j} A_ji w_i of A w at the 4^{d_j} points where w_j lives, grid after grid, added to
+/// `out`: one row for each data point; weights are given point after point.
 pub(super) struct MultiplyCrosses<'a> {
     pub(super) cross: &'a [Cross],
     pub(super) grids: &'a [Grid],
     pub(super) weights: &'a [Weights],
     pub(super) out: &'a mut [f64],
+    /// Where the 4^d points of each grid begin in a row of `out`, and the length of such a row.
+    pub(super) begins: &'a [usize],
+    pub(super) width: usize,
+}
+
+impl Visit for MultiplyCrosses<'_> {
+    #[inline(always)]
+    fn meet<const A: usize, const B: usize>(&mut self, place: Place, meeting: &Meeting<A, B>) {
+        let data = self.cross[place.cross].data.as_slice();
+        let row = &mut self.out[place.point * self.width..(place.point + 1) * self.width];
+        let (left, right) = (self.begins[place.first], self.begins[place.second]);
+        let mut below = [[0.0; 4]; B];
+        for a in 0..A {
+            let mut above = [0.0; 4];
+            for k in 0..4 {
+                let (from, weight) = meeting.left(a, k);
+                let mut sum = [0.0; 4];
+                for b in 0..B {
+                    let entries = four(data, from + meeting.to[b]);
+                    sum = plus(sum, meeting.partners[b], entries);
+                    below[b] = plus(below[b], weight, entries);
+                }
+                let parts = times(sum, meeting.last);
+                above[k] = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+            }
+            add_four(row, left + 4 * a, 1.0, above);
+        }
+        for b in 0..B {
+            add_four(row, right + 4 * b, 1.0, below[b]);
+        }
+    }
 }
 
 impl WithSimd for MultiplyCrosses<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { cross, grids, weights, out } = self;
-        let size = |j: usize| 1 << (2 * grids[j].dim());
-        let (mut left, mut right) = (0, 0);
-        for Cross { first, second, data } in cross {
-            let (i, j) = (*first, *second);
-            // Crosses are ordered by their first block, then by their second.
-            if j == i + 1 {
-                left += if i > 0 { size(i - 1) } else { 0 };
-                right = left + size(i);
-            } else {
-                right += size(j - 1);
-            }
-            let last = weights[j].on_axis(grids[j].dim() - 1);
-            let (above, below) = out.split_at_mut(right);
-            let above = &mut above[left..];
-            for_each_four([&grids[i], &grids[j]], [&weights[i], &weights[j]], |f| {
-                let entries = four(data, f.at);
-                above[f.left] += f.row * dot4(entries, last);
-                let own = &mut below[f.right..f.right + 4];
-                for k in 0..4 {
-                    own[k] += f.weight * entries[k];
-                }
-            });
-        }
+    fn with_simd<S: Simd>(mut self, _: S) {
+        visit_all(self.grids, self.weights, &mut self);
     }
 }
