@@ -13,7 +13,7 @@ use crate::kernel::Kernel;
 use crate::learn::{HyperSpace, Hyperparameters, LbfgsB, Minimum};
 use crate::pool::Pool;
 use crate::posterior::{
-    FunctionSample, Posterior, Prediction, PredictionGradient, Predictor, Reading, SavedPosterior, Workspace,
+    FunctionSample, Posterior, Prediction, PredictionGradient, Predictor, SavedPosterior, Workspace,
 };
 use crate::prior::Prior;
 use crate::stats::{Gram, Stats};
@@ -293,7 +293,8 @@ impl Wiski {
         match &self.belief {
             Belief::Dense(posterior) => posterior.predict_gradient_into(x, &mut self.workspace, out),
             Belief::Large(large) => {
-                large.image(&self.stats)?.predict_gradient_into(x, &mut Reading::default(), out)
+                *out = large.image(&self.stats)?.predict_gradient(x)?;
+                Ok(())
             }
         }
     }
