@@ -10,7 +10,6 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::model::{NoiseModel, Snapshot};
 use wiski::persist::{self, Columns, Model, Stored};
-use wiski::posterior::Workspace;
 use wiski::{Error, OnlineRegressor, Prediction};
 
 use crate::errors::{Failure, detached, guarded, offset, refuse};
@@ -259,7 +258,7 @@ impl Regressor {
             }
             let h = state.model.coordinates(&x)?;
             let Some(process) = state.model.model() else { return Err(warming_up("a joint prediction")) };
-            let (mut mean, mut covariance) = process.posterior()?.joint(&h, &mut Workspace::default())?;
+            let (mut mean, mut covariance) = process.joint(&h)?;
             let scale = state.model.target_scale();
             mean.iter_mut().for_each(|m| *m = scale.shift + scale.scale * *m);
             covariance.iter_mut().for_each(|c| *c *= scale.scale * scale.scale);

@@ -300,12 +300,11 @@ impl Wiski {
     }
 
     /// The joint latent mean (q) and covariance (q×q) of q points given row after row.
-    pub fn joint(&mut self, x: &[f64]) -> Result<(Vec<f64>, Vec<f64>)> {
-        self.settle()?;
-        match &self.belief {
-            Belief::Dense(posterior) => posterior.joint(x, &mut self.workspace),
+    pub fn joint(&self, x: &[f64]) -> Result<(Vec<f64>, Vec<f64>)> {
+        self.with_current(|belief| match belief {
+            Belief::Dense(posterior) => posterior.joint(x, &mut Workspace::default()),
             Belief::Large(large) => large.posterior.joint(&self.stats, x),
-        }
+        })
     }
 
     /// What one block of an additive model says for itself; see [`Posterior::effect`].
@@ -324,17 +323,18 @@ impl Wiski {
 
     /// A whole function drawn exactly from the posterior.
     pub fn sample(&self, rng: &mut impl rand::Rng) -> Result<FunctionSample> {
-        match &self.belief {
+        self.with_current(|belief| match belief {
             Belief::Dense(posterior) => posterior.sample_with(rng),
-            Belief::Large(large) if large.is_current() => large.posterior.sample(&self.stats, rng),
-            belief => {
-                let pool = &mut Pool::default();
-                match belief.of_stats(&self.settings, &self.stats, &self.kernels, pool)? {
-                    Belief::Dense(posterior) => posterior.sample_with(rng),
-                    Belief::Large(large) => large.posterior.sample(&self.stats, rng),
-                }
-            }
+            Belief::Large(large) => large.posterior.sample(&self.stats, rng),
+        })
+    }
+
+    /// Asks the posterior of everything learned; on a large grid that may have to be computed first.
+    fn with_current<T>(&self, f: impl FnOnce(&Belief) -> Result<T>) -> Result<T> {
+        if !self.belief.is_behind() {
+            return f(&self.belief);
         }
+        f(&self.belief.of_stats(&self.settings, &self.stats, &self.kernels, &mut Pool::default())?)
     }
 
     /// The posterior as it would be after hypothetical observations; the model itself does not change.
