@@ -117,7 +117,10 @@ impl ExactGp {
         Ok(())
     }
 
-    /// Replaces all targets, for another scale of theirs. The number of rows stays.
+    /// Replaces all targets, for another scale of theirs.
+    ///
+    /// # Panics
+    /// If there is not one target for each row.
     pub fn set_targets(&mut self, y: &[f64]) {
         assert_eq!(y.len(), self.y.len(), "one target for each row");
         self.y.copy_from_slice(y);

@@ -597,6 +597,31 @@ mod tests {
     }
 
     #[test]
+    fn a_search_without_success_closes_in() {
+        let (settings, mut all) =
+            (OptimizerSettings { local: Some(true), ..Default::default() }, rows(2, 30));
+        let mut landscape = Landscape::new(2, &settings, &all).unwrap();
+        assert_eq!(landscape.covers(), vec![(-1.0, 1.0); 2]);
+        let best = Standing::among(&landscape.terrain(), &all.x).unwrap().incumbent.unwrap().0;
+        for _ in 0..12 {
+            // The same place and a poor value, over and over.
+            all.push(&best, 5.0, 1.0);
+            landscape.observe(&settings, &all).unwrap();
+        }
+        let covers = landscape.covers();
+        assert!(covers.iter().any(|side| *side != (-1.0, 1.0)), "{covers:?}");
+        assert!(landscape.process.count() < all.len() as f64);
+        // Points are proposed inside of what is covered, and elsewhere nothing is predicted.
+        let inside = |(outer, inner): (&(f64, f64), &(f64, f64))| outer.0 <= inner.0 && inner.1 <= outer.1;
+        assert!(covers.iter().zip(&landscape.searched()).all(inside));
+        let far: Vec<f64> = covers.iter().map(|s| if s.0 > -1.0 { -1.0 } else { 1.0 }).collect();
+        let outside = covers.iter().zip(&far).any(|(s, x)| *x < s.0 || *x > s.1);
+        assert!(!outside || landscape.predict(&far).is_err());
+        all.push(&far, 0.0, 1.0);
+        assert!(outside && landscape.observe(&settings, &all).unwrap().is_none());
+    }
+
+    #[test]
     fn priors_of_a_sum_add_up_to_the_prior_that_was_given() {
         let given = Hyperprior::Gamma { shape: 2.0, rate: 0.15 };
         for blocks in [1, 2, 21] {

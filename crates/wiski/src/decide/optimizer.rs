@@ -358,7 +358,7 @@ impl Optimizer {
             }
             Strategy::Thompson => {
                 let maximiser = &self.settings.maximiser;
-                let summits = self.summits(landscape, q, maximiser, seed)?;
+                let summits = summits(landscape, q, maximiser, seed)?;
                 Ok(summits.into_iter().flat_map(|m| m.x).collect())
             }
         }
@@ -379,30 +379,11 @@ impl Optimizer {
         let mut standing = Standing::among(terrain, &landscape.covered(&self.results))?;
         if acquisition == Acquisition::MaxValueEntropy {
             let best = standing.best();
-            let summits = self.summits(landscape, MAXIMA, &SUMMIT, seed)?;
+            let summits = summits(landscape, MAXIMA, &SUMMIT, seed)?;
             // The maximum is not below a value that is known.
             standing.maxima = summits.into_iter().map(|m| m.value.max(best)).collect();
         }
         Ok(standing)
-    }
-
-    /// The highest points of functions drawn from the posterior.
-    fn summits(
-        &self,
-        landscape: &Landscape,
-        count: usize,
-        maximiser: &Maximiser,
-        seed: u64,
-    ) -> Result<Vec<Maximum>> {
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let sides = landscape.searched();
-        let bounds = Bounds::new(sides.iter().map(|s| s.0).collect(), sides.iter().map(|s| s.1).collect())?;
-        let mut one = |i: usize| {
-            let path = landscape.sample(&mut rng)?;
-            let mut height = |x: &[f64], gradient: Option<&mut [f64]>| path.evaluate(x, gradient);
-            maximiser.maximise(&mut height, &bounds, &[], seed.wrapping_add(i as u64))
-        };
-        (0..count).map(&mut one).collect()
     }
 
     /// Learns the value found at a point, which need not have been asked for.
@@ -492,4 +473,17 @@ impl Optimizer {
             None => Ok(()),
         }
     }
+}
+
+/// The highest points of functions drawn from the posterior.
+fn summits(landscape: &Landscape, count: usize, maximiser: &Maximiser, seed: u64) -> Result<Vec<Maximum>> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let sides = landscape.searched();
+    let bounds = Bounds::new(sides.iter().map(|s| s.0).collect(), sides.iter().map(|s| s.1).collect())?;
+    let mut one = |i: usize| {
+        let path = landscape.sample(&mut rng)?;
+        let mut height = |x: &[f64], gradient: Option<&mut [f64]>| path.evaluate(x, gradient);
+        maximiser.maximise(&mut height, &bounds, &[], seed.wrapping_add(i as u64))
+    };
+    (0..count).map(&mut one).collect()
 }
