@@ -1,6 +1,7 @@
 """Values are those of the command line, which is the Rust library: to the last bit, computed anew each time."""
 
 import csv
+import json
 import subprocess
 
 import numpy as np
@@ -56,6 +57,9 @@ def test_the_same_stream_gives_the_same_model(command, heat_pump, tmp_path):
 
     model.save(tmp_path / "python.wiski")
     np.testing.assert_array_equal(predictions(command, tmp_path / "python.wiski", path), expected)
+    # The file knows the names of the columns, that of the target too.
+    run(command, "update", tmp_path / "python.wiski", path)
+    assert wiski.load(tmp_path / "python.wiski").n_seen_ == 2 * len(X)
 
 
 def test_a_model_goes_from_one_to_the_other_and_back(command, heat_pump, tmp_path):
@@ -90,15 +94,18 @@ def test_classes_are_those_of_the_command_line(command, heat_pump, tmp_path):
     assert list(model.predict(X)) == [r["predicted"] for r in rows]
 
 
-def test_searches_are_those_of_the_command_line(command, tmp_path):
-    space = tmp_path / "space.toml"
-    space.write_text("x = [-2, 2]\n")
-    help_text = run(command, "optimize", "--help")
-    assert "--state" in help_text
+def test_searches_go_on_in_the_command_line(command, tmp_path):
     search = wiski.Optimizer({"x": (-2, 2)})
     for _ in range(8):
         (point,) = search.ask()
         search.tell(point, (point["x"] - 0.5) ** 2)
-    search.save(tmp_path / "run.wiski")
-    best = run(command, "optimize", "best", tmp_path / "run.wiski")
-    assert f"{search.best.x['x']:.4f}"[:6] in best or str(search.best.x["x"])[:6] in best
+    file = tmp_path / "run.wiski"
+    search.save(file)
+    best = run(command, "optimize", "best", file)
+    assert str(search.best.x["x"])[:6] in best
+    asked = run(command, "optimize", "ask", file)
+    (mine,) = search.ask()
+    assert json.loads(asked)["x"] == mine["x"]
+    # What the command line asked for is pending in the file.
+    (theirs,) = wiski.load(file).pending
+    assert theirs == mine

@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from wiski import _core
 from wiski._errors import WiskiError
-from wiski._estimator import PARAMETERS, OnlineGP, optional
+from wiski._estimator import PARAMETERS, OnlineGP, name_of, optional
 
 
 class OnlineGPClassifier(ClassifierMixin, OnlineGP):
@@ -112,7 +112,9 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         texts = self.model_.classes
         self.classes_ = np.asarray([self._originals.get(text, text) for text in texts])
 
-    def _new(self, columns: int, labels: list[str] | None, bounds: Any = None) -> Any:
+    def _new(self, target: str, labels: list[str] | None, bounds: Any = None) -> Any:
+        names = self._columns()
+        columns = len(names)
         on_grid = self.features == "identity" or (self.features == "auto" and columns <= 4)
         if labels is not None and len(labels) > 2 and not on_grid:
             raise WiskiError(
@@ -121,15 +123,15 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
             )
         if self.unseen not in ("error", "add"):
             raise WiskiError(f"unseen: {self.unseen!r} is not 'error' or 'add'")
-        names = self._columns()
         parameters = self._parameters(names, bounds)
-        return _core.Classifier(columns, parameters, names, "y", labels, self.unseen == "add")
+        return _core.Classifier(columns, parameters, names, target, labels, self.unseen == "add")
 
     # -- learning --------------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, time: Any = None) -> OnlineGPClassifier:
         """Forget everything and learn these rows. Their order does not matter, unless old ones fade
         (``half_life``)."""
+        target = name_of(y)
         X, y = validate_data(self, X, y, dtype=np.float64, reset=True)
         self._originals = {}
         codes, labels = self._codes(y)
@@ -137,7 +139,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
             raise WiskiError(f"y has only one class, {labels[0]!r}: a classifier needs at least two classes")
         time = optional(time, len(X), "time")
         order, bounds = self._batch(X, 4 if len(labels) > 2 else 2)
-        model = self._new(X.shape[1], labels, bounds)
+        model = self._new(target, labels, bounds)
         if order is not None:
             X, codes = X[order], codes[order]
         model.learn(X, codes, labels, time)
@@ -159,7 +161,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         time : array-like of shape (n_rows,), default=None
             The time of each row, with ``timed``.
         """
-        first = "model_" not in self.__dict__
+        first, target = "model_" not in self.__dict__, name_of(y)
         X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
         codes, labels = self._codes(y)
         time = optional(time, len(X), "time")
@@ -170,7 +172,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
             self._codes(np.asarray(classes))
         if first:
             declared = None if classes is None else [str(c) for c in np.unique(classes)]
-            model = self._new(X.shape[1], declared)
+            model = self._new(target, declared)
         else:
             model = self.model_
         model.learn(X, codes, labels, time)

@@ -218,6 +218,12 @@ def _place(column: Any, columns: list[str], parameter: str) -> int:
     raise WiskiError(f"{parameter}: {column!r} is not one of the columns {', '.join(columns)}")
 
 
+def name_of(y: Any) -> str:
+    """The name of a series of targets, by which the command line finds them in a file."""
+    name = getattr(y, "name", None)
+    return "y" if name is None else str(name)
+
+
 def optional(values: Any, rows: int, name: str) -> np.ndarray | None:
     """A number for each row, or none at all."""
     if values is None:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from wiski import _core
 from wiski._errors import WiskiError
-from wiski._estimator import PARAMETERS, OnlineGP, optional
+from wiski._estimator import PARAMETERS, OnlineGP, name_of, optional
 from wiski._stats import Stats
 
 
@@ -104,9 +104,9 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
         return X, np.asarray(y, dtype=np.float64)
 
-    def _new(self, X: np.ndarray, bounds: Any = None) -> Any:
+    def _new(self, target: str, bounds: Any = None) -> Any:
         columns = self._columns()
-        return _core.Regressor(X.shape[1], self._parameters(columns, bounds), columns, "y")
+        return _core.Regressor(len(columns), self._parameters(columns, bounds), columns, target)
 
     def fit(self, X: Any, y: Any, noise: Any = None, time: Any = None) -> OnlineGPRegressor:
         """Forget everything and learn these rows.
@@ -123,12 +123,13 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         time : array-like of shape (n_rows,), default=None
             The time of each row, with ``timed``.
         """
+        target = name_of(y)
         X, y = self._targets(X, y, reset=True)
         if len(X) < 2:
             raise WiskiError(f"n_samples={len(X)} is too few: a model needs at least two rows")
         noise, time = optional(noise, len(X), "noise"), optional(time, len(X), "time")
         order, bounds = self._batch(X, 2)
-        model = self._new(X, bounds)
+        model = self._new(target, bounds)
         if order is not None:
             X, y = X[order], y[order]
             noise = None if noise is None else noise[order]
@@ -154,10 +155,10 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         ):
             self.model_.learn(X, y)
             return self
-        first = "model_" not in self.__dict__
+        first, target = "model_" not in self.__dict__, name_of(y)
         X, y = self._targets(X, y, reset=first)
         noise, time = optional(noise, len(X), "noise"), optional(time, len(X), "time")
-        model = self._new(X) if first else self.model_
+        model = self._new(target) if first else self.model_
         model.learn(X, y, noise, time)
         self.model_ = model
         return self
