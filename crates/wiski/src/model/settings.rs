@@ -168,8 +168,8 @@ pub struct Settings {
     pub warm_up: Option<usize>,
     /// Where a projection starts.
     pub start: Start,
-    /// How a learned map is trained on the warm-up rows. A sum of grids, whose epochs cost more, takes half as
-    /// many at twice the rate of the features.
+    /// How a learned map is trained on the warm-up rows. A sum of grids, whose epochs cost more, anneals over half
+    /// as many at twice the rate of the features, and ends at half of these at the latest.
     pub training: WarmUpTraining,
     /// The learning rate of a learned map along the stream; 0 keeps it as it is after the warm-up.
     pub feature_rate: f64,
