@@ -8,9 +8,16 @@
 const KEPT: usize = 16;
 
 /// Arrays that are free to be used again.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Pool {
     free: Vec<Vec<f64>>,
+}
+
+/// The copy is empty: free arrays hold nothing worth copying.
+impl Clone for Pool {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 impl Pool {

@@ -56,6 +56,7 @@ impl IntegratedVariance {
             let reason = "the reference points live on another grid";
             return Err(Error::Unsupported { operation: "integrated variance", reason });
         }
+        let posterior = &*posterior.settled();
         let surface = posterior.surface();
         let pool = &mut Pool::default();
         let whitened = reference.whiten(posterior.prior(), pool);

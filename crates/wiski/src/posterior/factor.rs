@@ -91,6 +91,10 @@ impl Factor {
         &self.rows
     }
 
+    pub(crate) fn rows_mut(&mut self) -> &mut [f64] {
+        &mut self.rows
+    }
+
     /// The variances P_ii.
     pub(crate) fn variances(&self) -> impl Iterator<Item = f64> + '_ {
         self.rows.chunks_exact(self.stride).map(|row| dot(row, row))
@@ -112,10 +116,14 @@ impl Factor {
     /// Writes P φ, with the P from before, to `gain`.
     #[inline]
     pub(crate) fn update(&mut self, f: &[f64], noise: f64, gain: &mut [f64]) {
-        let v = dot(f, f);
-        let total = noise + v;
-        // r (r + v) is positive for an added point and for a point that can be removed (−r + v < 0).
-        let gamma = 1.0 / (total + total.signum() * (noise * total).sqrt());
-        dot_rows_and_deflate(&mut self.rows, self.stride, f, gamma, gain);
+        dot_rows_and_deflate(&mut self.rows, self.stride, f, shrinkage(dot(f, f), noise), gain);
     }
+}
+
+/// γ for a point with latent variance v = fᵀf and the given noise variance (negative: it is removed).
+#[inline]
+pub(super) fn shrinkage(v: f64, noise: f64) -> f64 {
+    let total = noise + v;
+    // r (r + v) is positive for an added point and for a point that can be removed (−r + v < 0).
+    1.0 / (total + total.signum() * (noise * total).sqrt())
 }

@@ -14,14 +14,16 @@
 //! [`Predictor`] is its immutable image on the grid: mean in 4^d, mean and variance in about 16^d/2
 //! multiply-adds, whatever n, m and p are. Readers hold a predictor while a writer goes on conditioning.
 
+mod delayed;
 mod factor;
 mod predictor;
 mod surface;
 
-use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use rand::RngExt;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, finite, length, positive};
 use crate::grid::Lattice;
@@ -30,6 +32,7 @@ use crate::pool::Pool;
 use crate::prior::Prior;
 use crate::simd::dot;
 use crate::stats::{Stats, Whitened};
+use delayed::{Pending, SavedPending};
 pub(crate) use factor::Factor;
 pub use predictor::{FunctionSample, Predictor};
 pub use surface::{Joint, Surface};
@@ -102,12 +105,15 @@ pub struct Workspace {
     white: Vec<f64>,
     gain: Vec<f64>,
     scratch: Vec<f64>,
+    products: Vec<f64>,
+    pool: Pool,
 }
 
 impl Workspace {
     fn fit(&mut self, posterior: &Posterior) {
         self.phi.resize(posterior.factor.size(), 0.0);
-        self.gain.resize(posterior.factor.size(), 0.0);
+        self.gain.resize(posterior.factor.stride(), 0.0);
+        self.products.resize(posterior.pending.scratch_len(), 0.0);
         self.white.resize(posterior.factor.stride(), 0.0);
         self.scratch.resize(posterior.prior.scratch_len(), 0.0);
     }
@@ -137,6 +143,8 @@ pub struct Posterior {
     factor: Factor,
     mean: Vec<f64>,
     log_det: f64,
+    /// Rows that factor and mean do not contain yet.
+    pending: Pending,
 }
 
 /// A posterior as it stands in a file, without the prior, which follows from grids and kernels.
@@ -148,23 +156,36 @@ pub(crate) struct SavedPosterior {
     #[serde(with = "crate::saved::floats")]
     mean: Vec<f64>,
     log_det: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pending: Option<SavedPending>,
 }
 
 impl Posterior {
-    /// What a file holds of this posterior: F and z̄ to the last bit, so that learning goes on as if it had
-    /// never been interrupted.
+    /// What a file holds of this posterior: F and z̄ to the last bit, with the rows that wait, so that learning
+    /// goes on as if it had never been interrupted.
     pub(crate) fn saved(&self) -> SavedPosterior {
-        let Self { noise, ref factor, ref mean, log_det, .. } = *self;
-        SavedPosterior { noise, factor: factor.compact(), mean: mean.clone(), log_det }
+        let Self { noise, ref factor, ref mean, log_det, ref pending, .. } = *self;
+        let pending = pending.saved(factor.size());
+        SavedPosterior { noise, factor: factor.compact(), mean: mean.clone(), log_det, pending }
     }
 
     /// The posterior that a file describes.
     pub(crate) fn from_saved(saved: SavedPosterior, prior: Arc<Prior>) -> Result<Self> {
-        let SavedPosterior { noise, factor, mean, log_det } = saved;
+        let SavedPosterior { noise, factor, mean, log_det, pending } = saved;
         positive("noise", noise, 0)?;
         length("mean of the posterior", prior.rank(), mean.len())?;
         let factor = Factor::from_compact(prior.rank(), &factor)?;
-        Ok(Self { prior, noise, factor, mean, log_det })
+        let mut posterior = Self::from_parts(prior, noise, factor, mean, log_det);
+        if let Some(pending) = pending {
+            posterior.pending.restore(&pending, posterior.factor.size())?;
+            posterior.fit_image(&mut Pool::default());
+        }
+        Ok(posterior)
+    }
+
+    fn from_parts(prior: Arc<Prior>, noise: f64, factor: Factor, mean: Vec<f64>, log_det: f64) -> Self {
+        let pending = Pending::new(&prior, &factor);
+        Self { prior, noise, factor, mean, log_det, pending }
     }
 
     /// The posterior given the statistics, for noise variance σ². O(p³) plus the contraction of A.
@@ -199,11 +220,12 @@ impl Posterior {
         let beta: Vec<f64> = whitened.rhs.iter().map(|b| b / noise).collect();
         factor.whiten(&beta, &mut white);
         factor.color(&white, &mut mean);
-        Ok(Self { prior, noise, factor, mean, log_det })
+        Ok(Self::from_parts(prior, noise, factor, mean, log_det))
     }
 
     /// Gives the memory of a posterior that is no longer needed back to a pool.
-    pub fn recycle(self, pool: &mut Pool) {
+    pub fn recycle(mut self, pool: &mut Pool) {
+        self.pending.clear(pool);
         self.factor.recycle(pool);
         pool.give(self.mean);
     }
@@ -228,13 +250,49 @@ impl Posterior {
         self.prior.lattice()
     }
 
+    /// F, of a settled posterior.
     pub(crate) fn factor(&self) -> &Factor {
+        debug_assert!(self.pending.is_empty(), "rows wait that the factor does not contain");
         &self.factor
     }
 
-    /// z̄.
+    /// z̄, of a settled posterior.
     pub(crate) fn coordinates(&self) -> &[f64] {
+        debug_assert!(self.pending.is_empty(), "rows wait that the mean does not contain");
         &self.mean
+    }
+
+    /// This posterior with all rows in factor and mean: itself, or a copy if rows wait.
+    pub(crate) fn settled(&self) -> Cow<'_, Self> {
+        if self.pending.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let (prior, mut factor, mut mean) = (self.prior.clone(), self.factor.clone(), self.mean.clone());
+        self.pending.apply_to(&mut factor, &mut mean, &mut Pool::default());
+        Cow::Owned(Self::from_parts(prior, self.noise, factor, mean, self.log_det))
+    }
+
+    /// Sets how many conditioned rows may wait until they are multiplied into the factor together; with 0 each is
+    /// at once. A posterior chooses by its size what is faster, and answers are the same up to rounding, so this
+    /// is for measuring.
+    pub fn set_delay(&mut self, rows: usize, ws: &mut Workspace) {
+        self.flush(&mut ws.pool);
+        self.pending.set_limit(rows);
+    }
+
+    /// Brings factor and mean up to date with the rows that wait.
+    fn flush(&mut self, pool: &mut Pool) {
+        if !self.pending.is_empty() {
+            self.pending.apply_to(&mut self.factor, &mut self.mean, pool);
+            self.pending.clear(pool);
+        }
+    }
+
+    /// Makes the image on the grid that further rows are to be read from.
+    fn fit_image(&mut self, pool: &mut Pool) {
+        if self.pending.lacks_image() {
+            self.pending.set_image(Surface::new(&self.prior, &self.factor, &self.mean, self.noise, pool));
+        }
     }
 
     /// log det S at the last factorization.
@@ -254,9 +312,31 @@ impl Posterior {
     /// φᵀz̄ and ‖Fᵀφ‖² for the φ in the workspace; leaves Fᵀφ there.
     #[inline]
     fn predict_placed(&self, noise: f64, ws: &mut Workspace) -> Prediction {
-        self.factor.whiten(&ws.phi, &mut ws.white);
-        let variance = dot(&ws.white, &ws.white);
-        Prediction { mean: dot(&ws.phi, &self.mean), variance, noise: self.noise * noise }
+        let mean = if self.pending.is_empty() {
+            self.factor.whiten(&ws.phi, &mut ws.white);
+            dot(&ws.phi, &self.mean)
+        } else {
+            let mean = self.mean_with_pending(ws);
+            self.pending.whiten(&mut ws.white, &mut ws.products);
+            mean
+        };
+        Prediction { mean, variance: dot(&ws.white, &ws.white), noise: self.noise * noise }
+    }
+
+    /// φᵀz̄ for the point in the workspace while rows wait; leaves g = F₀ᵀφ there.
+    fn mean_with_pending(&self, ws: &mut Workspace) -> f64 {
+        let before = match self.pending.image() {
+            Some(image) => {
+                ws.white.fill(0.0);
+                let blocks = ws.weights.iter().enumerate();
+                blocks.map(|(block, w)| image.gather_on_block(block, w, &mut ws.white)).sum()
+            }
+            None => {
+                self.factor.whiten(&ws.phi, &mut ws.white);
+                dot(&ws.phi, &self.mean)
+            }
+        };
+        before + dot(&ws.white, self.pending.shift())
     }
 
     /// Mean and variance at one point: p² multiply-adds, no allocation once the workspace is warm.
@@ -265,10 +345,10 @@ impl Posterior {
         Ok(self.predict_placed(1.0, ws))
     }
 
-    /// The mean alone: about 2p multiply-adds.
+    /// The mean alone: about 2p multiply-adds, or as many as a prediction while rows wait.
     pub fn predict_mean(&self, h: &[f64], ws: &mut Workspace) -> Result<f64> {
         self.place(h, 0, ws)?;
-        Ok(dot(&ws.phi, &self.mean))
+        Ok(if self.pending.is_empty() { dot(&ws.phi, &self.mean) } else { self.mean_with_pending(ws) })
     }
 
     /// Mean and variance with their gradients in the point's coordinates.
@@ -287,7 +367,12 @@ impl Posterior {
     ) -> Result<()> {
         self.place(h, 0, ws)?;
         out.prediction = self.predict_placed(1.0, ws);
-        self.factor.color(&ws.white, &mut ws.gain);
+        if self.pending.is_empty() {
+            self.factor.color(&ws.white, &mut ws.gain);
+        } else {
+            ws.gain.copy_from_slice(&ws.white);
+            self.pending.color(&mut ws.gain, &mut ws.products);
+        }
         out.mean.clear();
         out.variance.clear();
         let mut rest = h;
@@ -298,13 +383,29 @@ impl Posterior {
                 return Err(self.lattice().outside(h, 0));
             };
             for k in 0..grid.dim() {
-                let dw = w.derivative(&slopes, k);
-                self.prior.features_on_block(block, &dw, &mut ws.phi, &mut ws.scratch);
-                out.mean.push(dot(&ws.phi, &self.mean));
-                out.variance.push(2.0 * dot(&ws.phi, &ws.gain));
+                let (mean, covariance) = self.slopes(block, &w.derivative(&slopes, k), ws);
+                out.mean.push(mean);
+                out.variance.push(2.0 * covariance);
             }
         }
         Ok(())
+    }
+
+    /// ∂φᵀz̄ and ∂φᵀPφ for weights that change on one block only. The workspace has Pφ as its gain; while rows
+    /// wait T Fᵀφ, since then ∂φᵀPφ = (F₀ᵀ∂φ)ᵀ (T Fᵀφ).
+    fn slopes(&self, block: usize, dw: &Weights, ws: &mut Workspace) -> (f64, f64) {
+        if let Some(image) = self.pending.image() {
+            ws.white.fill(0.0);
+            let mean = image.gather_on_block(block, dw, &mut ws.white);
+            return (mean + dot(&ws.white, self.pending.shift()), dot(&ws.white, &ws.gain));
+        }
+        self.prior.features_on_block(block, dw, &mut ws.phi, &mut ws.scratch);
+        let mean = dot(&ws.phi, &self.mean);
+        if self.pending.is_empty() {
+            return (mean, dot(&ws.phi, &ws.gain));
+        }
+        self.factor.whiten(&ws.phi, &mut ws.white);
+        (mean + dot(&ws.white, self.pending.shift()), dot(&ws.white, &ws.gain))
     }
 
     /// The joint latent mean (q) and covariance (q×q, row after row) of q points given row after row.
@@ -332,10 +433,25 @@ impl Posterior {
         positive("noise", noise, 0)?;
         self.place(h, 0, ws)?;
         let prediction = self.predict_placed(noise, ws);
-        self.factor.update(&ws.white, prediction.noise, &mut ws.gain);
         let step = (y - prediction.mean) / (prediction.variance + prediction.noise);
-        self.mean.iter_mut().zip(&ws.gain).for_each(|(z, &g)| *z += step * g);
+        self.update(prediction.noise, step, ws);
         Ok(prediction)
+    }
+
+    /// Takes in the point in the workspace (removes it if `noise` is negative), given its step of the mean.
+    #[inline]
+    fn update(&mut self, noise: f64, step: f64, ws: &mut Workspace) {
+        if self.pending.is_immediate() {
+            self.factor.update(&ws.white, noise, &mut ws.gain);
+            self.mean.iter_mut().zip(&ws.gain).for_each(|(z, &g)| *z += step * g);
+            return;
+        }
+        self.pending.push(&ws.white, noise, step, &mut ws.products);
+        if self.pending.is_full() {
+            self.flush(&mut ws.pool);
+        } else {
+            self.fit_image(&mut ws.pool);
+        }
     }
 
     /// Un-learns one observation that was conditioned on before, with the same values. Refused if the
@@ -348,9 +464,8 @@ impl Posterior {
         if prediction.variance >= prediction.noise {
             return Err(Error::NotLearned { variance: prediction.variance, noise: prediction.noise });
         }
-        self.factor.update(&ws.white, -prediction.noise, &mut ws.gain);
         let step = (y - prediction.mean) / (prediction.variance - prediction.noise);
-        self.mean.iter_mut().zip(&ws.gain).for_each(|(z, &g)| *z += step * g);
+        self.update(-prediction.noise, step, ws);
         Ok(())
     }
 
@@ -369,6 +484,10 @@ impl Posterior {
     /// new factorization: one step of iterative refinement for z̄, and one for P φ at the last point that
     /// went through the workspace. O(p² + 7^d m).
     pub fn drift(&self, stats: &Stats, ws: &mut Workspace) -> Drift {
+        self.settled().settled_drift(stats, ws)
+    }
+
+    fn settled_drift(&self, stats: &Stats, ws: &mut Workspace) -> Drift {
         ws.fit(self);
         let norm = |x: &[f64]| dot(x, x).sqrt();
         let pool = &mut Pool::default();
@@ -404,11 +523,12 @@ impl Posterior {
     /// The gradient of the evidence in every interpolation weight of a data point at `h`, a vector over all
     /// grid points: [ a (y − aᵀw) − M'w ]/(σ² d).
     pub fn weight_gradient(&self, h: &[f64], y: f64, noise: f64, ws: &mut Workspace) -> Result<Vec<f64>> {
-        self.place(h, 0, ws)?;
-        let prediction = self.predict_placed(noise, ws);
-        self.factor.color(&ws.white, &mut ws.gain);
+        let settled = self.settled();
+        settled.place(h, 0, ws)?;
+        let prediction = settled.predict_placed(noise, ws);
+        settled.factor.color(&ws.white, &mut ws.gain);
         let residual = y - prediction.mean;
-        let combined: Vec<f64> = self.mean.iter().zip(&ws.gain).map(|(z, g)| residual * z - g).collect();
+        let combined: Vec<f64> = settled.mean.iter().zip(&ws.gain).map(|(z, g)| residual * z - g).collect();
         Ok(self
             .prior
             .expand(&combined, 1, &mut Pool::default())
@@ -420,7 +540,8 @@ impl Posterior {
     /// The posterior on the grid with its root, for joint predictions of several points with gradients:
     /// m p numbers, O(p² Σ g) multiply-adds.
     pub fn surface(&self) -> Surface {
-        Surface::new(self)
+        let settled = self.settled();
+        Surface::new(&self.prior, &settled.factor, &settled.mean, self.noise, &mut Pool::default())
     }
 
     /// What block `j` alone says at points given row after row in its own coordinates, centred over the data:
@@ -438,7 +559,7 @@ impl Posterior {
         centre[own.end..].fill(0.0);
         let centre = self.prior.project(&centre, 1, &mut Pool::default());
         let (mut phi, mut scratch) = (vec![0.0; self.rank()], vec![0.0; self.prior.scratch_len()]);
-        let mut white = vec![0.0; self.factor.stride()];
+        let (settled, mut white) = (self.settled(), vec![0.0; self.factor.stride()]);
         let mut effects = Vec::with_capacity(h.len() / grid.dim());
         for (row, point) in h.chunks_exact(grid.dim()).enumerate() {
             let Some(w) = Weights::locate(grid, point) else {
@@ -446,8 +567,8 @@ impl Posterior {
             };
             self.prior.features_on_block(block, &w, &mut phi, &mut scratch);
             phi.iter_mut().zip(&centre).for_each(|(p, c)| *p -= c);
-            self.factor.whiten(&phi, &mut white);
-            let (mean, variance) = (dot(&phi, &self.mean), dot(&white, &white));
+            settled.factor.whiten(&phi, &mut white);
+            let (mean, variance) = (dot(&phi, &settled.mean), dot(&white, &white));
             effects.push(Prediction { mean, variance, noise: 0.0 });
         }
         Ok(effects)
@@ -456,7 +577,7 @@ impl Posterior {
     /// The share of each block in the variance over the data that the posterior mean explains, all blocks
     /// taken for themselves. They add up to one.
     pub fn shares(&self, stats: &Stats) -> Vec<f64> {
-        stats.shares(&self.prior.expand(&self.mean, 1, &mut Pool::default()))
+        stats.shares(&self.prior.expand(&self.settled().mean, 1, &mut Pool::default()))
     }
 
     /// The immutable image on the grid, for fast predictions. O(p² Σ g + 7^d m p).
@@ -470,6 +591,9 @@ impl Posterior {
         length("xi", self.rank(), xi.len())?;
         let mut padded = xi.to_vec();
         padded.resize(self.factor.stride(), 0.0);
+        // F ξ + z̄ = F₀ (T ξ + s) + z̄₀ with the rows that wait.
+        self.pending.color(&mut padded, &mut vec![0.0; self.pending.scratch_len()]);
+        padded.iter_mut().zip(self.pending.shift()).for_each(|(x, s)| *x += s);
         let mut z = vec![0.0; self.rank()];
         self.factor.color(&padded, &mut z);
         z.iter_mut().zip(&self.mean).for_each(|(z, &m)| *z += m);

@@ -22,6 +22,7 @@ pub struct Predictor {
 
 impl Predictor {
     pub(super) fn new(posterior: &Posterior) -> Self {
+        let posterior = &*posterior.settled();
         let (prior, factor) = (posterior.prior(), posterior.factor());
         let mut covariance = BlockMatrix::zeros(prior.lattice());
         let pool = &mut Pool::default();

@@ -13,11 +13,12 @@
 //!
 //! of which only the 4^d entries around the point are needed: as much again as the prediction, for all axes.
 
-use super::Posterior;
+use super::factor::Factor;
 use crate::error::{Result, finite, length, positive};
 use crate::grid::Lattice;
 use crate::interp::Weights;
 use crate::pool::Pool;
+use crate::prior::Prior;
 use crate::simd::{add_rows, dot, dot_rows, dot_rows_and_deflate};
 
 /// A posterior on the grid, for joint predictions of several points with gradients.
@@ -80,13 +81,17 @@ impl Joint {
 }
 
 impl Surface {
-    pub(super) fn new(posterior: &Posterior) -> Self {
-        let (prior, factor) = (posterior.prior(), posterior.factor());
-        let pool = &mut Pool::default();
+    /// The image of a mean z̄ and a factor F in the coordinates of the prior.
+    pub(super) fn new(prior: &Prior, factor: &Factor, mean: &[f64], noise: f64, pool: &mut Pool) -> Self {
         let root = prior.expand(factor.rows(), factor.stride(), pool);
-        let mean = prior.expand(posterior.coordinates(), 1, pool);
-        let (lattice, stride, noise) = (prior.lattice().clone(), factor.stride(), posterior.noise());
-        Self { lattice, mean, root, stride, noise }
+        let mean = prior.expand(mean, 1, pool);
+        Self { lattice: prior.lattice().clone(), mean, root, stride: factor.stride(), noise }
+    }
+
+    /// Gives the memory back.
+    pub(super) fn recycle(self, pool: &mut Pool) {
+        pool.give(self.root);
+        pool.give(self.mean);
     }
 
     /// The grids.
@@ -114,10 +119,18 @@ impl Surface {
         let mut weights = Vec::new();
         self.lattice.locate(h, 0, &mut weights)?;
         out.fill(0.0);
-        self.for_each_row_of_four(&weights, |at, c| {
-            add_rows(&x[at * self.stride..(at + 4) * self.stride], self.stride, &c, out);
-        });
+        for (block, w) in weights.iter().enumerate() {
+            self.add_rows_around(x, block, w, out);
+        }
         Ok(())
+    }
+
+    /// f += Vᵀw for weights w on one block; returns the mean wᵀa.
+    #[inline]
+    pub(super) fn gather_on_block(&self, block: usize, w: &Weights, f: &mut [f64]) -> f64 {
+        self.add_rows_around(&self.root, block, w, f);
+        let (grid, at) = (&self.lattice.grids()[block], self.lattice.offsets()[block]);
+        w.gather(grid, &self.mean[at..at + grid.len()])
     }
 
     /// The mean at one point alone: 4^d multiply-adds.
@@ -137,10 +150,9 @@ impl Surface {
         for (i, point) in h.chunks_exact(d).enumerate() {
             self.lattice.locate(point, i, &mut weights)?;
             out.mean[i] = self.lattice.gather(&weights, &self.mean);
-            let white = out.white_mut(i);
-            self.for_each_row_of_four(&weights, |at, c| {
-                add_rows(&self.root[at * self.stride..(at + 4) * self.stride], self.stride, &c, white);
-            });
+            for (block, w) in weights.iter().enumerate() {
+                self.add_rows_around(&self.root, block, w, out.white_mut(i));
+            }
         }
         for i in 0..q {
             for j in 0..=i {
@@ -229,19 +241,19 @@ impl Surface {
         Ok(())
     }
 
-    /// Calls `f` for each row of four neighbouring grid points, with the number of the first and the weights.
-    fn for_each_row_of_four(&self, weights: &[Weights], mut f: impl FnMut(usize, [f64; 4])) {
-        for ((grid, &offset), w) in self.lattice.grids().iter().zip(self.lattice.offsets()).zip(weights) {
-            let mut four = [0.0; 4];
-            let mut filled = 0;
-            w.for_each(grid, |i, c| {
-                four[filled] = c;
-                filled += 1;
-                if filled == 4 {
-                    filled = 0;
-                    f(offset + i - 3, four);
-                }
-            });
-        }
+    /// out += Xᵀw for weights w on one block, and X with a padded row for each grid point.
+    fn add_rows_around(&self, x: &[f64], block: usize, w: &Weights, out: &mut [f64]) {
+        let (grid, offset) = (&self.lattice.grids()[block], self.lattice.offsets()[block]);
+        let mut four = [0.0; 4];
+        let mut filled = 0;
+        w.for_each(grid, |i, c| {
+            four[filled] = c;
+            filled += 1;
+            if filled == 4 {
+                filled = 0;
+                let first = offset + i - 3;
+                add_rows(&x[first * self.stride..(first + 4) * self.stride], self.stride, &four, out);
+            }
+        });
     }
 }

@@ -127,6 +127,11 @@ impl Prior {
         }
     }
 
+    /// The multiply-adds of [`Prior::expand`] for each column.
+    pub(crate) fn expansion_cost(&self) -> usize {
+        self.components.iter().map(|c| c.root.expansion_cost()).sum()
+    }
+
     /// B Z: grid values from coordinates, for rows of `columns` numbers.
     pub(crate) fn expand(&self, z: &[f64], columns: usize, pool: &mut Pool) -> Vec<f64> {
         let mut u = pool.take(self.lattice.len() * columns);

@@ -214,6 +214,16 @@ impl Root {
         outer_prefixes(&self.levels[0].counts, short[0], next, phi);
     }
 
+    /// The multiply-adds of [`Root::expand`] for each column.
+    pub(crate) fn expansion_cost(&self) -> usize {
+        let rest = |k: usize| self.levels.get(k + 1).map_or(1, Level::len);
+        let axes = self.axes.iter().enumerate().scan(1, |points, (k, axis)| {
+            *points *= axis.points;
+            Some(*points * axis.rank * rest(k))
+        });
+        axes.sum()
+    }
+
     /// B Z for p rows of `columns` numbers each: m rows. O(m Σ_k p_k) multiply-adds a column.
     pub(crate) fn expand(&self, z: &[f64], columns: usize, out: &mut [f64], pool: &mut Pool) {
         if self.is_box {
