@@ -66,7 +66,8 @@ fn delayed(limits: &Limits) {
         let grid = Grid::covering(&vec![(-1.0, 1.0); d], &shape).expect("a valid grid");
         let m = grid.len();
         let n = 4096;
-        let wave = |i: usize, k: usize| 2.0 * ((i + 1) as f64 * [0.618_034, 0.754_878, 0.569_84][k]).fract() - 1.0;
+        let wave =
+            |i: usize, k: usize| 2.0 * ((i + 1) as f64 * [0.618_034, 0.754_878, 0.569_84][k]).fract() - 1.0;
         let h: Vec<f64> = (0..n * d).map(|at| wave(at / d, at % d)).collect();
         let y: Vec<f64> = h.chunks_exact(d).map(|h| h.iter().map(|x| (5.0 * x).sin()).sum()).collect();
         let mut stats = Stats::new(grid);

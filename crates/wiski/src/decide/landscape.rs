@@ -602,7 +602,7 @@ mod tests {
             (OptimizerSettings { local: Some(true), ..Default::default() }, rows(2, 30));
         let mut landscape = Landscape::new(2, &settings, &all).unwrap();
         assert_eq!(landscape.covers(), vec![(-1.0, 1.0); 2]);
-        let best = Standing::among(&landscape.terrain(), &all.x).unwrap().incumbent.unwrap().0;
+        let best = Standing::among(&landscape.terrain().unwrap(), &all.x).unwrap().incumbent.unwrap().0;
         for _ in 0..12 {
             // The same place and a poor value, over and over.
             all.push(&best, 5.0, 1.0);
