@@ -10,7 +10,8 @@
 //! so that at a point with features φ = Bᵀw the mean is φᵀz̄ and the latent variance ‖Fᵀφ‖². S has no
 //! eigenvalue below 1: nothing is ever inverted that could be singular, and no jitter is added.
 //!
-//! [`Posterior`] answers in O(p²) and takes in observations at fixed hyperparameters in O(p²).
+//! [`Posterior`] answers in O(p²) and takes in observations at fixed hyperparameters in O(p²). Where F is too large
+//! for the caches, rows wait beside it and are multiplied into it together (module `delayed`); every answer knows them.
 //! [`Predictor`] is its immutable image on the grid: mean in 4^d, mean and variance in about 16^d/2
 //! multiply-adds, whatever n, m and p are. Readers hold a predictor while a writer goes on conditioning.
 
@@ -340,7 +341,8 @@ impl Posterior {
         before + dot(&ws.white, self.pending.shift())
     }
 
-    /// Mean and variance at one point: p² multiply-adds, no allocation once the workspace is warm.
+    /// Mean and variance at one point: at most p² multiply-adds, and 2p more for each row that waits. No allocation
+    /// once the workspace is warm.
     pub fn predict(&self, h: &[f64], ws: &mut Workspace) -> Result<Prediction> {
         self.place(h, 0, ws)?;
         Ok(self.predict_placed(1.0, ws))
@@ -426,7 +428,8 @@ impl Posterior {
     }
 
     /// Conditions on one observation at fixed hyperparameters and returns what was predicted for it before:
-    /// 3p² multiply-adds, no allocation once the workspace is warm.
+    /// 3p² multiply-adds, no allocation once the workspace is warm. From p = 256 on rows may wait for each other:
+    /// then most cost O(p), and the last of a list the matrix products for all of them.
     ///
     /// `noise` is the observation's noise variance relative to σ² (1 for plain data).
     pub fn condition(&mut self, h: &[f64], y: f64, noise: f64, ws: &mut Workspace) -> Result<Prediction> {
