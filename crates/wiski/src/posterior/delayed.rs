@@ -64,7 +64,7 @@ pub(super) struct Pending {
     shift: Vec<f64>,
     /// F₀ and z̄₀ on the grid: there, if it is worth it, exactly from [`ROWS_BEFORE_IMAGE`] rows on, so that a
     /// posterior from a file answers to the last bit as the one that was written.
-    image: Option<Surface>,
+    image: Option<Box<Surface>>,
 }
 
 /// Waiting rows as they stand in a file: p numbers for each vector.
@@ -125,7 +125,7 @@ impl Pending {
     }
 
     pub(super) fn image(&self) -> Option<&Surface> {
-        self.image.as_ref()
+        self.image.as_deref()
     }
 
     /// Whether there should be an image and is none.
@@ -134,7 +134,7 @@ impl Pending {
     }
 
     pub(super) fn set_image(&mut self, image: Surface) {
-        self.image = Some(image);
+        self.image = Some(Box::new(image));
     }
 
     /// g ← Tᵀg.

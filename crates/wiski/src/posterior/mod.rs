@@ -327,16 +327,13 @@ impl Posterior {
 
     /// φᵀz̄ for the point in the workspace while rows wait; leaves g = F₀ᵀφ there.
     fn mean_with_pending(&self, ws: &mut Workspace) -> f64 {
-        let before = match self.pending.image() {
-            Some(image) => {
-                ws.white.fill(0.0);
-                let blocks = ws.weights.iter().enumerate();
-                blocks.map(|(block, w)| image.gather_on_block(block, w, &mut ws.white)).sum()
-            }
-            None => {
-                self.factor.whiten(&ws.phi, &mut ws.white);
-                dot(&ws.phi, &self.mean)
-            }
+        let before = if let Some(image) = self.pending.image() {
+            ws.white.fill(0.0);
+            let blocks = ws.weights.iter().enumerate();
+            blocks.map(|(block, w)| image.gather_on_block(block, w, &mut ws.white)).sum()
+        } else {
+            self.factor.whiten(&ws.phi, &mut ws.white);
+            dot(&ws.phi, &self.mean)
         };
         before + dot(&ws.white, self.pending.shift())
     }
