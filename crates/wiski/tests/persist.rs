@@ -165,6 +165,38 @@ fn processes_and_statistics_come_back_whole() {
     }
 }
 
+/// A posterior of so many coordinates that conditioned rows wait: saved at any length of the list.
+#[test]
+fn a_model_with_waiting_rows_goes_on_to_the_last_bit() {
+    let build = || {
+        let grid = Grid::covering(&[(-2.0, 2.0), (-2.0, 2.0)], &[17, 17]).unwrap();
+        Wiski::builder().grid(grid).kernel(Kernel::matern32(&[1.5, 2.0]).unwrap()).build().unwrap()
+    };
+    let waits = |bytes: &[u8]| bytes.windows(7).any(|w| w == b"pending");
+    let mut whole = build();
+    assert!(whole.rank() > 256 && whole.engine() == "dense");
+    let mut others: Vec<Wiski> = Vec::new();
+    let mut lists = 0;
+    for (i, (x, y)) in rows(150, 5).iter().enumerate() {
+        let bytes = persist::to_bytes(&whole).unwrap();
+        lists += usize::from(waits(&bytes));
+        if [0, 1, 7, 8, 9, 50, 127, 128, 129, 140].contains(&i) {
+            others.push(persist::from_bytes(&bytes).unwrap());
+        }
+        let (expected, x) = (whole.predict(&x[..2]).unwrap(), &x[..2]);
+        assert_eq!(whole.step(x, *y).unwrap(), expected, "a step must predict before it learns");
+        for other in &mut others {
+            assert_eq!(other.predict(x).unwrap(), expected, "row {i}");
+            assert_eq!(other.predict_gradient(x).unwrap().prediction, expected, "row {i}");
+            assert_eq!(other.step(x, *y).unwrap(), expected, "row {i}");
+        }
+    }
+    assert!(lists > 100 && lists < 150, "rows waited in {lists} of 150 files");
+    let bytes = persist::to_bytes(&whole).unwrap();
+    assert!(others.iter().all(|other| persist::to_bytes(other).unwrap() == bytes));
+    assert!(!waits(&persist::to_bytes(&process(None)).unwrap()), "a small posterior has no list");
+}
+
 fn columns() -> Columns {
     let inputs = ["a", "b", "c"].map(String::from).to_vec();
     Columns { inputs, target: "y".into(), noise: None, time: None }

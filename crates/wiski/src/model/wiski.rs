@@ -19,7 +19,7 @@ use crate::prior::Prior;
 use crate::stats::{Gram, Stats};
 
 /// Recursive conditioning is compared with the statistics after this many updates. The check costs about as
-/// much as five updates.
+/// much as five updates, and where rows wait for the factor, a copy of it that contains them.
 const CHECK_EVERY: usize = 1024;
 
 /// A saved posterior whose relative error is below this lives in the coordinates of the prior computed on

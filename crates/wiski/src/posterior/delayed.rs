@@ -30,20 +30,22 @@ use crate::pool::Pool;
 use crate::prior::Prior;
 use crate::simd::{add_rows, dot, dot_rows};
 
-/// From this rank on rows wait.
+/// From this rank on rows wait. Measured on one core with a second cache of 1 MB (`cargo bench -p wiski --bench engine
+/// -- delayed`): at p = 121 waiting gains nothing, at 324 a row takes half as long, at 1521 a quarter.
 const SMALLEST_RANK: usize = 256;
 
-/// How many rows wait for each other.
-const ROWS: usize = 48;
+/// How many rows wait where there is an image. At p = 1024 making one takes as long as 13 immediate updates, so it
+/// should last; the lists, 4pq numbers a row, are still cheap.
+const ROWS_WITH_IMAGE: usize = 128;
 
-/// An image on the grid pays only for several rows: the first so many go without.
-const ROWS_WITHOUT_IMAGE: usize = 4;
+/// How many rows wait where each sweeps over F₀ anyhow: with more of them the products gain less than the lists cost.
+const ROWS_WITHOUT_IMAGE: usize = 32;
+
+/// The first so many rows go without an image, so that a posterior that takes in just a few does not pay for one.
+const ROWS_BEFORE_IMAGE: usize = 8;
 
 /// An image may have so many times the numbers of the factor, m p against p².
 const LARGEST_IMAGE: usize = 4;
-
-/// How many multiply-adds of a matrix product take as long as one of a sweep over the factor.
-const PRODUCTS_PER_SWEEP: usize = 4;
 
 /// Rows that the factor does not contain yet.
 #[derive(Debug, Clone)]
@@ -60,9 +62,9 @@ pub(super) struct Pending {
     corrections: Vec<f64>,
     /// s, padded.
     shift: Vec<f64>,
-    /// F₀ and z̄₀ on the grid: there, if it is worth it, exactly from [`ROWS_WITHOUT_IMAGE`] rows on, so that a
+    /// F₀ and z̄₀ on the grid: there, if it is worth it, exactly from [`ROWS_BEFORE_IMAGE`] rows on, so that a
     /// posterior from a file answers to the last bit as the one that was written.
-    image: Option<Surface>,
+    image: Option<Box<Surface>>,
 }
 
 /// Waiting rows as they stand in a file: p numbers for each vector.
@@ -80,10 +82,12 @@ impl Pending {
     /// No rows yet, for a posterior with the given prior and factor.
     pub(super) fn new(prior: &Prior, factor: &Factor) -> Self {
         let (p, m) = (prior.rank(), prior.lattice().len());
-        let worth = prior.expansion_cost() <= PRODUCTS_PER_SWEEP * ROWS * p;
+        // Fewer multiply-adds than the sweeps over F₀ that it saves, and matrix products do them faster.
+        let worth_an_image = prior.expansion_cost() <= ROWS_WITH_IMAGE * p && m <= LARGEST_IMAGE * p;
+        let rows = if worth_an_image { ROWS_WITH_IMAGE } else { ROWS_WITHOUT_IMAGE };
         Self {
-            limit: if p < SMALLEST_RANK { 0 } else { ROWS },
-            worth_an_image: worth && m <= LARGEST_IMAGE * p,
+            limit: if p < SMALLEST_RANK { 0 } else { rows },
+            worth_an_image,
             stride: factor.stride(),
             rows: 0,
             directions: Vec::new(),
@@ -121,16 +125,16 @@ impl Pending {
     }
 
     pub(super) fn image(&self) -> Option<&Surface> {
-        self.image.as_ref()
+        self.image.as_deref()
     }
 
     /// Whether there should be an image and is none.
     pub(super) fn lacks_image(&self) -> bool {
-        self.worth_an_image && self.rows >= ROWS_WITHOUT_IMAGE && self.image.is_none()
+        self.worth_an_image && self.rows >= ROWS_BEFORE_IMAGE && self.image.is_none()
     }
 
     pub(super) fn set_image(&mut self, image: Surface) {
-        self.image = Some(image);
+        self.image = Some(Box::new(image));
     }
 
     /// g ← Tᵀg.
@@ -209,8 +213,8 @@ impl Pending {
         length("corrections of waiting rows", rows * p, saved.corrections.len())?;
         length("shift by waiting rows", p, saved.shift.len())?;
         let padded = |compact: &[f64]| {
-            let mut rows = vec![0.0; compact.len() / p * self.stride];
-            for (row, from) in rows.chunks_exact_mut(self.stride).zip(compact.chunks_exact(p)) {
+            let mut rows = vec![0.0; compact.len() / p.max(1) * self.stride];
+            for (row, from) in rows.chunks_exact_mut(self.stride.max(1)).zip(compact.chunks_exact(p.max(1))) {
                 row[..p].copy_from_slice(from);
             }
             rows

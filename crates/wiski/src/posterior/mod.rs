@@ -10,7 +10,8 @@
 //! so that at a point with features φ = Bᵀw the mean is φᵀz̄ and the latent variance ‖Fᵀφ‖². S has no
 //! eigenvalue below 1: nothing is ever inverted that could be singular, and no jitter is added.
 //!
-//! [`Posterior`] answers in O(p²) and takes in observations at fixed hyperparameters in O(p²).
+//! [`Posterior`] answers in O(p²) and takes in observations at fixed hyperparameters in O(p²). Where F is too large
+//! for the caches, rows wait beside it and are multiplied into it together (module `delayed`); every answer knows them.
 //! [`Predictor`] is its immutable image on the grid: mean in 4^d, mean and variance in about 16^d/2
 //! multiply-adds, whatever n, m and p are. Readers hold a predictor while a writer goes on conditioning.
 
@@ -325,21 +326,19 @@ impl Posterior {
 
     /// φᵀz̄ for the point in the workspace while rows wait; leaves g = F₀ᵀφ there.
     fn mean_with_pending(&self, ws: &mut Workspace) -> f64 {
-        let before = match self.pending.image() {
-            Some(image) => {
-                ws.white.fill(0.0);
-                let blocks = ws.weights.iter().enumerate();
-                blocks.map(|(block, w)| image.gather_on_block(block, w, &mut ws.white)).sum()
-            }
-            None => {
-                self.factor.whiten(&ws.phi, &mut ws.white);
-                dot(&ws.phi, &self.mean)
-            }
+        let before = if let Some(image) = self.pending.image() {
+            ws.white.fill(0.0);
+            let blocks = ws.weights.iter().enumerate();
+            blocks.map(|(block, w)| image.gather_on_block(block, w, &mut ws.white)).sum()
+        } else {
+            self.factor.whiten(&ws.phi, &mut ws.white);
+            dot(&ws.phi, &self.mean)
         };
         before + dot(&ws.white, self.pending.shift())
     }
 
-    /// Mean and variance at one point: p² multiply-adds, no allocation once the workspace is warm.
+    /// Mean and variance at one point: at most p² multiply-adds, and 2p more for each row that waits. No allocation
+    /// once the workspace is warm.
     pub fn predict(&self, h: &[f64], ws: &mut Workspace) -> Result<Prediction> {
         self.place(h, 0, ws)?;
         Ok(self.predict_placed(1.0, ws))
@@ -425,7 +424,8 @@ impl Posterior {
     }
 
     /// Conditions on one observation at fixed hyperparameters and returns what was predicted for it before:
-    /// 3p² multiply-adds, no allocation once the workspace is warm.
+    /// 3p² multiply-adds, no allocation once the workspace is warm. From p = 256 on rows may wait for each other:
+    /// then most cost O(p), and the last of a list the matrix products for all of them.
     ///
     /// `noise` is the observation's noise variance relative to σ² (1 for plain data).
     pub fn condition(&mut self, h: &[f64], y: f64, noise: f64, ws: &mut Workspace) -> Result<Prediction> {
