@@ -154,7 +154,7 @@ fn functions_drawn_have_the_mean_and_covariance_of_the_posterior() {
         for i in 0..3 {
             first[i] += values[i] / f64::from(n);
             (0..3).for_each(|j| {
-                second[3 * i + j] += (values[i] - mean[i]) * (values[j] - mean[j]) / f64::from(n)
+                second[3 * i + j] += (values[i] - mean[i]) * (values[j] - mean[j]) / f64::from(n);
             });
         }
     }

@@ -110,17 +110,14 @@ impl Belief {
             Self::Dense(_) => None,
         };
         let (noise, tolerance) = (hyper.noise, settings.rank_tolerance);
-        match LargePosterior::new(&settings.engine, stats, &hyper.kernels, noise, tolerance, large)? {
-            Some(posterior) => {
-                let evidence = posterior.evidence(stats, &hyper.kernels[0])?;
-                Ok((evidence, Self::Large(Large::new(posterior))))
-            }
-            None => {
-                let (evidence, posterior) =
-                    Evidence::with_pool(stats, &hyper.kernels, noise, tolerance, pool)?;
-                Ok((evidence, Self::Dense(posterior)))
-            }
+        if let Some(posterior) =
+            LargePosterior::new(&settings.engine, stats, &hyper.kernels, noise, tolerance, large)?
+        {
+            let evidence = posterior.evidence(stats, &hyper.kernels[0])?;
+            return Ok((evidence, Self::Large(Large::new(posterior))));
         }
+        let (evidence, posterior) = Evidence::with_pool(stats, &hyper.kernels, noise, tolerance, pool)?;
+        Ok((evidence, Self::Dense(posterior)))
     }
 
     /// log p(y), computed anew from the statistics.
@@ -139,7 +136,7 @@ impl Belief {
             }
             Self::Large(_) => match self.of_stats(settings, stats, kernels, pool)? {
                 Self::Large(Large { posterior, .. }) => Ok(posterior.evidence(stats, &kernels[0])?.value),
-                dense => dense.log_evidence(settings, stats, kernels),
+                dense @ Self::Dense(_) => dense.log_evidence(settings, stats, kernels),
             },
         }
     }

@@ -274,7 +274,7 @@ impl Processes {
         let lattice = self.classes[0].model.stats().lattice();
         match settings.off_grid {
             OffGrid::Error => lattice.locate(h, 0, &mut Vec::new()),
-            OffGrid::Extend => lattice.growth_to(h, stream::growth_limit(settings, &lattice), 0).map(|_| ()),
+            OffGrid::Extend => lattice.growth_to(h, stream::growth_limit(settings, lattice), 0).map(|_| ()),
             OffGrid::Prior => Ok(()),
         }
     }

@@ -278,7 +278,7 @@ impl BlockMatrix {
     pub(crate) fn multiply_few(&self, x: &[f64], columns: usize, y: &mut [f64]) {
         match self.diagonal.as_slice() {
             [GridMatrix::Stencil(a)] if columns == 1 => a.apply(x, y, &mut []),
-            [GridMatrix::Stencil(a)] if columns % LANES == 0 => a.multiply_few(x, columns, y),
+            [GridMatrix::Stencil(a)] if columns.is_multiple_of(LANES) => a.multiply_few(x, columns, y),
             _ => self.multiply(x, columns, y),
         }
     }
