@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use wiski::grid::{Axis, Grid, Lattice};
+use wiski::large::Engine;
 use wiski::posterior::{Posterior, Workspace};
 use wiski::prior::Prior;
 use wiski::stats::Stats;
@@ -105,6 +106,7 @@ proptest! {
             .kernel(Kernel::matern32(&vec![0.4; d]).unwrap())
             .noise(SIGMA2)
             .off_grid(OffGrid::Extend)
+            .engine(Engine::Dense)
             .build()
             .unwrap();
         let data = Data::random(50, d, true, seed);
@@ -118,6 +120,7 @@ proptest! {
             .grid(Grid::new(axes).unwrap())
             .kernel(Kernel::matern32(&vec![0.4; d]).unwrap())
             .noise(SIGMA2)
+            .engine(Engine::Dense)
             .build()
             .unwrap();
         built.observe_batch(&data.h, &data.y, Some(&data.noise)).unwrap();

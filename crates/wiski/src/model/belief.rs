@@ -1,8 +1,8 @@
 //! What a model believes: a posterior, by whichever engine the size of its grid asks for.
 //!
 //! On small grids the posterior is conditioned on every row. On large grids a row goes into the statistics at once,
-//! and the posterior follows when so many rows have come that they may matter: predictions lag behind by up to
-//! [`Large::may_lag`] rows.
+//! and the posterior follows when so many rows have come that they may matter, or when a prediction is asked for: what a
+//! stream predicts for its rows on the way lags behind by up to [`Large::may_lag`] of them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -52,7 +52,7 @@ impl Large {
     /// How many rows may be missing from the posterior of a stream of n: a quarter of the stream, so that the work
     /// for all posteriors along it is a few times that of the last.
     fn may_lag(count: f64) -> usize {
-        ((count / 4.0) as usize).max(64)
+        ((count / 4.0) as usize).max(16)
     }
 }
 

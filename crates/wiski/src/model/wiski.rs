@@ -163,7 +163,8 @@ impl Wiski {
     }
 
     /// Brings the posterior up to date with everything learned. On small grids it always is; on large ones it
-    /// follows by itself when the data have grown by a quarter.
+    /// follows when the data have grown by a quarter, so what [`OnlineGp::step`] predicts may lag behind, or when
+    /// [`OnlineGp::predict`] asks.
     pub fn settle(&mut self) -> Result<()> {
         if self.belief.is_behind() { self.refactorize() } else { Ok(()) }
     }
@@ -188,8 +189,8 @@ impl Wiski {
         self.refactorizations
     }
 
-    /// An immutable image of the posterior for fast predictions from any thread. An error only where an
-    /// iterative engine does not converge.
+    /// An immutable image of the posterior for fast predictions from any thread; on a large grid, of the posterior
+    /// as it last followed the data. An error only where an iterative engine does not converge.
     pub fn predictor(&self) -> Result<Predictor> {
         match &self.belief {
             Belief::Dense(posterior) => Ok(posterior.predictor()),
@@ -535,6 +536,7 @@ impl OnlineGp for Wiski {
     }
 
     fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
+        self.settle()?;
         let answer = self.on_grid(x, |model| model.predict_on_grid(x))?;
         Ok(answer.unwrap_or_else(|| self.prior_prediction()))
     }
