@@ -71,9 +71,9 @@ pub(crate) struct ModelOptions {
     #[arg(long, value_enum, default_value_t = EngineOption::Auto)]
     engine: EngineOption,
 
-    /// The largest number of points to which the grid may grow by itself
-    #[arg(long, default_value_t = 1 << 14, value_name = "POINTS")]
-    max_grid: usize,
+    /// The largest number of points to which the grid may grow by itself [default: 16384]
+    #[arg(long, value_name = "POINTS")]
+    max_grid: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -133,9 +133,14 @@ impl ModelOptions {
         }
         let defaults = Settings::default();
         let fixed = schedule == Schedule::Off && !self.init.is_empty();
+        let grid = self.grid(outputs)?;
+        let points: usize = (0..outputs).map(|k| grid[k.min(grid.len() - 1)]).product();
+        if let Some(limit) = self.max_grid {
+            ensure!(points <= limit, "--max-grid: the grid has {points} points to begin with");
+        }
         Ok(Settings {
             features,
-            grid: self.grid(outputs)?,
+            grid,
             kernel: if additive { None } else { Some(kernel) },
             columns,
             initial_noise: noise.unwrap_or(defaults.initial_noise),
@@ -155,7 +160,7 @@ impl ModelOptions {
                 OffGridOption::Extend => OffGrid::Extend,
                 OffGridOption::Prior => OffGrid::Prior,
             },
-            max_grid_points: self.max_grid,
+            max_grid_points: self.max_grid.unwrap_or(defaults.max_grid_points),
             engine: match self.engine {
                 EngineOption::Auto => Engine::Auto,
                 EngineOption::Dense => Engine::Dense,

@@ -197,7 +197,7 @@ fn places_and_sizes_are_checked_before_the_work() {
     for (arguments, message) in [
         ("stream data.csv --target y --model data.csv", "data.csv is the input"),
         ("stream data.csv --target y --report file/x", "file/x"),
-        ("stream data.csv --target y --grid 200x200", "40000 points are more than"),
+        ("stream data.csv --target y --grid 2000x2000", "4000000 points are more than"),
         ("stream data.csv --target y --emit --predictions -", "standard output is for --emit"),
         ("stream semicolons.csv --target y", "is the delimiter ';'?"),
         ("stream data.csv --target y --periodic hour=24", "'hour' is not one of the inputs a, b"),
