@@ -108,7 +108,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     folder.write("large.csv", &text)?;
     let panel = Lines {
-        title: "seconds for an evidence with its gradient".into(),
+        title: "seconds an evidence with gradient".into(),
         x_label: "grid points".into(),
         log_x: true,
         log_y: true,
@@ -192,9 +192,9 @@ fn report(folder: &Folder, set: &str, all: &Runs, text: &mut String, lines: &mut
                 r.megabytes
             );
         }
-        let suffix = if set == "cube" { ", three axes" } else { "" };
+        let suffix = if set == "cube" { " 3-D" } else { "" };
         lines.push(Line {
-            name: format!("{}{suffix}", engine.name()),
+            name: format!("{}{suffix}", engine.key()),
             x: runs.iter().map(|r| r.points as f64).collect(),
             y: runs.iter().map(|r| r.evidence).collect(),
             ..Line::default()
