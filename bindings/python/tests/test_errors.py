@@ -84,7 +84,7 @@ def test_not_fitted():
         ({"features": "project:9"}, "1 to 4 axes, not 9"),
         ({"kernel": "rfb"}, "'rfb'"),
         ({"grid": [8, 8, 8]}, "grid: 3 numbers of points were given for 2 axes"),
-        ({"grid": 2000}, "more than the 16384"),
+        ({"grid": 2000}, "more than the 1048576"),
         ({"schedule": "never"}, "schedule: 'never'"),
         ({"schedule": "geometric:0.5"}, "growth ratio: 0.5"),
         ({"half_life": -1.0}, "half-life: -1"),

@@ -77,7 +77,7 @@ def test_saved_searches_go_on_to_the_last_bit(tmp_path):
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (([(0, 1)] * 5,), "one to 4 dimensions"),
+        (([(0, 1)] * 51,), "one to 50 dimensions"),
         (([(1, 0)],), "x0: 1 to 0 is not an interval"),
         (({"a": (-1, 1, "log")},), "a: a logarithmic scale needs positive"),
         (({"a": (0, 1, "lgo")},), "a: 'lgo'"),

@@ -43,7 +43,7 @@ PARAMETERS = """features : str, default="auto"
     off_grid : {"extend", "error", "prior"}, default="extend"
         What to do with rows off the grid: let it grow, refuse them, or answer with the prior and learn nothing.
     max_grid_points : int, default=16384
-        The largest number of points to which a grid may grow.
+        The largest number of points to which a grid may grow by itself; one that is asked for may have a million.
     memory : int, default=8192
         The number of first rows from which a sum of grids learns its features.
     rank_budget : int, default=768
