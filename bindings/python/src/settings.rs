@@ -23,6 +23,7 @@ pub(crate) struct Parameters {
     bounds: Option<Vec<(f64, f64)>>,
     off_grid: String,
     max_grid_points: usize,
+    engine: String,
     periodic: Vec<(usize, f64)>,
     categorical: Vec<(usize, usize)>,
     known_noise: bool,
@@ -87,6 +88,7 @@ impl Parameters {
                 other => return refuse("off_grid", format!("'{other}' is not error, extend or prior")),
             },
             max_grid_points: self.max_grid_points,
+            engine: self.engine.parse()?,
             half_life: self.half_life.map(if self.timed { HalfLife::Time } else { HalfLife::Rows }),
             memory: self.memory,
             rank_budget: self.rank_budget,
@@ -196,6 +198,7 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, settings: &Settings) -> PyResult<Bou
     };
     dict.set_item("off_grid", off_grid)?;
     dict.set_item("max_grid_points", settings.max_grid_points)?;
+    dict.set_item("engine", settings.engine.to_string())?;
     let (periodic, categorical) = (PyDict::new(py), PyDict::new(py));
     for (i, column) in settings.columns.iter().enumerate() {
         match *column {

@@ -80,6 +80,7 @@ impl Summary<'_> {
             "holdout": self.holdout.map_or(Value::Null, Figures::json),
             "seconds": { "total": self.seconds, "per_row": self.seconds / (self.rows as f64).max(1.0) },
             "rank": process.map(|(_, p)| p.rank()),
+            "engine": process.map(|(_, p)| p.engine()),
             "grid": process.map(|(_, p)| grid_shape(p)),
             "kernel": process.map(|(_, p)| kernels(p)),
             "hyperparameters": hyper,
@@ -101,7 +102,7 @@ impl Summary<'_> {
         let per_row = 1e6 * self.seconds / (self.rows as f64).max(1.0);
         line("time", format!("{:.2} s, {per_row:.1} µs a row", self.seconds));
         if let Some((class, process)) = process(&self.stored.model) {
-            line("grid", format!("{}, rank {}", grids(process), process.rank()));
+            line("grid", grids_and_rank(process));
             line("kernel", kernels(process));
             let mut named = process.hyperparameters().named();
             if named.len() > 24 {
@@ -138,6 +139,15 @@ pub(crate) fn process(model: &Model) -> Option<(Option<&str>, &wiski::Wiski)> {
 pub(crate) fn grid_shape(process: &wiski::Wiski) -> Vec<usize> {
     let grids = process.stats().lattice().grids();
     grids.iter().flat_map(|g| g.axes().iter().map(wiski::grid::Axis::points)).collect()
+}
+
+/// The grids with the rank of the prior and, for large ones, how posteriors are computed.
+pub(crate) fn grids_and_rank(process: &wiski::Wiski) -> String {
+    let engine = match process.engine() {
+        "dense" => String::new(),
+        large => format!(", {large} engine"),
+    };
+    format!("{}, rank {}{engine}", grids(process), process.rank())
 }
 
 /// The grids in words.

@@ -339,6 +339,10 @@ fn the_engine_follows_from_size_and_kernel() {
     assert_eq!(engine(&[50, 50], Kernel::matern12(&[0.1, 0.1]).unwrap()), "sparse");
     assert_eq!(engine(&[50, 50], Kernel::matern32(&[0.1, 0.1]).unwrap()), "krylov");
     assert_eq!(engine(&[20_000], Kernel::matern32(&[0.001]).unwrap()), "sparse");
+    for name in ["auto", "dense", "krylov", "sparse"] {
+        assert_eq!(name.parse::<Engine>().unwrap().to_string(), name);
+    }
+    assert!(matches!("steam".parse::<Engine>(), Err(Error::Config { .. })));
     let sum = Kernel::matern12(&[0.1, 0.1]).unwrap() + Kernel::rbf(&[0.5, 0.5]).unwrap();
     assert_eq!(engine(&[50, 50], sum), "krylov");
 }

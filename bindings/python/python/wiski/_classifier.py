@@ -68,6 +68,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         unseen: str = "error",
         off_grid: str = "extend",
         max_grid_points: int = 16384,
+        engine: str = "auto",
         memory: int = 8192,
         rank_budget: int = 768,
         rank_tolerance: float = 1e-12,
@@ -87,6 +88,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         self.unseen = unseen
         self.off_grid = off_grid
         self.max_grid_points = max_grid_points
+        self.engine = engine
         self.memory = memory
         self.rank_budget = rank_budget
         self.rank_tolerance = rank_tolerance

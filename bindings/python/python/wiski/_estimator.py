@@ -44,6 +44,8 @@ PARAMETERS = """features : str, default="auto"
         What to do with rows off the grid: let it grow, refuse them, or answer with the prior and learn nothing.
     max_grid_points : int, default=16384
         The largest number of points to which a grid may grow by itself; one that is asked for may have a million.
+    engine : {"auto", "dense", "sparse", "krylov"}, default="auto"
+        How posteriors are computed: by the size of the grid and the kernel, or as told.
     memory : int, default=8192
         The number of first rows from which a sum of grids learns its features.
     rank_budget : int, default=768
@@ -82,6 +84,7 @@ class OnlineGP(BaseEstimator):
             "bounds": bounds,
             "off_grid": self.off_grid,
             "max_grid_points": self.max_grid_points,
+            "engine": self.engine,
             "periodic": [(_place(k, columns, "periodic"), v) for k, v in (self.periodic or {}).items()],
             "categorical": [(_place(k, columns, "categorical"), v) for k, v in (self.categorical or {}).items()],
             "known_noise": getattr(self, "known_noise", False),

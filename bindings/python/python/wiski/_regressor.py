@@ -74,6 +74,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         known_noise: bool = False,
         off_grid: str = "extend",
         max_grid_points: int = 16384,
+        engine: str = "auto",
         memory: int = 8192,
         rank_budget: int = 768,
         rank_tolerance: float = 1e-12,
@@ -93,6 +94,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         self.known_noise = known_noise
         self.off_grid = off_grid
         self.max_grid_points = max_grid_points
+        self.engine = engine
         self.memory = memory
         self.rank_budget = rank_budget
         self.rank_tolerance = rank_tolerance

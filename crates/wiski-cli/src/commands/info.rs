@@ -54,7 +54,7 @@ fn lines(stored: &Stored) -> Vec<(String, String)> {
         line("state", "still collecting the first rows".into());
         return lines;
     };
-    line("grid", format!("{}, rank {}", summary::grids(process), process.rank()));
+    line("grid", summary::grids_and_rank(process));
     line("kernel", summary::kernels(process));
     let named = process.hyperparameters().named();
     let many = named.len();
@@ -173,6 +173,7 @@ fn process_json(process: &wiski::Wiski) -> Value {
         "hyperparameters": named,
         "noise": process.noise(),
         "rank": process.rank(),
+        "engine": process.engine(),
     })
 }
 

@@ -1,5 +1,8 @@
 //! Which engine a model uses, and what the engines for large grids have in common.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Accuracy, KrylovPosterior, SparsePosterior};
@@ -25,6 +28,35 @@ pub enum Engine {
     Krylov(Accuracy),
     /// A sparse factorization, for products of Matérn ½; see [`super::sparse`].
     Sparse,
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Dense => "dense",
+            Self::Krylov(_) => "krylov",
+            Self::Sparse => "sparse",
+        })
+    }
+}
+
+impl FromStr for Engine {
+    type Err = Error;
+
+    /// `auto`, `dense`, `sparse` or `krylov` (with its default accuracy).
+    fn from_str(text: &str) -> Result<Self> {
+        Ok(match text {
+            "auto" => Self::Auto,
+            "dense" => Self::Dense,
+            "krylov" => Self::Krylov(Accuracy::default()),
+            "sparse" => Self::Sparse,
+            _ => {
+                let reason = format!("'{text}' is not auto, dense, sparse or krylov");
+                return Err(Error::Config { field: "engine".into(), reason });
+            }
+        })
+    }
 }
 
 /// Grids of at most this many points are never large: any p×p factorization is a matter of a second.
