@@ -697,4 +697,43 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn few_columns_marginals_and_columns_equal_their_dense_twins() {
+        let shape = [6, 7, 5];
+        for d in 1..=3 {
+            let grid = Grid::covering(&[(0.0, 1.0); 3][..d], &shape[..d]).unwrap();
+            let (mut a, m, stride) = (StencilMatrix::zeros(&grid), grid.len(), 8);
+            for p in points(d) {
+                a.add_outer(&grid, &Weights::locate(&grid, &p[..d]).unwrap(), 0.7);
+            }
+            let dense = a.to_dense();
+            let x: Vec<f64> = (0..m * stride).map(|i| (0.7 * i as f64).sin()).collect();
+            let mut y = vec![f64::NAN; m * stride];
+            a.multiply_few(&x, stride, &mut y);
+            // A row has at most 343 entries; their sums err by that many roundings of numbers of size one.
+            let close =
+                |a: f64, b: f64| assert!((a - b).abs() < 343.0 * f64::EPSILON * 10.0, "d = {d}: {a} {b}");
+            for i in 0..m {
+                for c in 0..stride {
+                    close(y[i * stride + c], (0..m).map(|j| dense[i * m + j] * x[j * stride + c]).sum());
+                }
+            }
+            for (k, marginal) in a.marginals().iter().enumerate() {
+                let at = |i: usize| i / grid.strides()[k] % shape[k];
+                let mut want = vec![0.0; shape[k] * SPAN];
+                for e in 0..m * m {
+                    let (i, j) = (at(e / m), at(e % m));
+                    if i.abs_diff(j) <= 3 {
+                        want[i * SPAN + j + 3 - i] += dense[e];
+                    }
+                }
+                marginal.iter().zip(&want).for_each(|(a, b)| close(*a, *b));
+            }
+            // Half of every column, added from both of its ends, is the matrix itself.
+            let mut rebuilt = StencilMatrix::zeros(&grid);
+            (0..m).for_each(|i| rebuilt.add_column(i, |k| 0.5 * dense[i * m + k]));
+            rebuilt.to_dense().iter().zip(&dense).for_each(|(a, b)| close(*a, *b));
+        }
+    }
 }
