@@ -4,7 +4,7 @@
 //! Points live in [−1, 1]^d, and large values are wanted.
 
 use crate::baselines::{
-    Covariance, Encoder, ExactGp, Hyper, KernelSurrogate, Likelihood, Priors, Rates, StreamingSvgp,
+    Covariance, Encoder, ExactGp, Hyper, KernelPosterior, Likelihood, Priors, Rates, StreamingSvgp,
     SvgpOptions, Training,
 };
 use rand::{RngExt, SeedableRng};
@@ -20,7 +20,9 @@ use wiski::{OnlineGp, Result};
 /// A method of the paper's optimisation experiments.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Searcher {
-    /// wiski's optimiser.
+    /// wiski's optimiser as it comes: an exact process for the first 250 results, then grids.
+    Default,
+    /// wiski's optimiser on a grid from the first result on, as in the paper.
     Wiski {
         /// Grid points per axis.
         grid: usize,
@@ -47,6 +49,7 @@ impl Searcher {
     /// The name in figures and tables.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Default => "wiski",
             Self::Wiski { .. } => "WISKI",
             Self::Local { .. } => "WISKI, local",
             Self::Exact => "Exact (Cholesky)",
@@ -72,19 +75,26 @@ impl Searcher {
     /// A search that has the results of the first points.
     pub fn start(self, dim: usize, rules: Rules, x: &[f64], y: &[f64], seed: u64) -> Result<Box<dyn Search>> {
         Ok(match self {
-            Self::Wiski { grid } | Self::Local { grid } => {
+            Self::Default | Self::Wiski { .. } | Self::Local { .. } => {
                 let space =
                     Space::new((0..dim).map(|k| Dimension::linear(format!("x{k}"), -1.0, 1.0)).collect())?;
                 let settings = OptimizerSettings {
                     goal: Goal::Maximise,
                     strategy: Strategy::Joint(rules.acquisition),
                     initial: Some(y.len()),
-                    grid: Some(grid),
-                    local: matches!(self, Self::Local { .. }).then_some(true),
                     samples: rules.samples,
                     maximiser: rules.maximiser,
                     seed,
                     ..OptimizerSettings::default()
+                };
+                let settings = match self {
+                    Self::Wiski { grid } => {
+                        OptimizerSettings { exact_until: 0, grid: Some(grid), ..settings }
+                    }
+                    Self::Local { grid } => {
+                        OptimizerSettings { local: Some(true), grid: Some(grid), ..settings }
+                    }
+                    _ => settings,
                 };
                 let mut search = GridSearch(Optimizer::new(space, settings)?);
                 search.learn(x, y)?;
@@ -112,7 +122,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    fn propose(&self, model: &KernelSurrogate, tried: &[f64], q: usize, seed: u64) -> Result<Vec<f64>> {
+    fn propose(&self, model: &KernelPosterior, tried: &[f64], q: usize, seed: u64) -> Result<Vec<f64>> {
         let proposer =
             Proposer { acquisition: self.acquisition, samples: self.samples, maximiser: self.maximiser };
         proposer.propose(model, &Standing::among(model, tried)?, q, seed)
@@ -307,6 +317,7 @@ mod tests {
         };
         // O-SVGP learns slowly, even with two hundred steps a batch.
         let methods = [
+            (Searcher::Default, -0.01),
             (Searcher::Wiski { grid: 12 }, -0.01),
             (Searcher::Local { grid: 12 }, -0.01),
             (Searcher::Exact, -0.01),

@@ -33,7 +33,8 @@
 //! 10. [`large`]: engines for grids from two thousand to a million points.
 //! 11. [`learn`]: optimisers, transforms and priors for hyperparameters; projections and sums of grids chosen on
 //!     rows in memory.
-//! 12. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
+//! 12. [`exact`]: the exact process without a grid, for few rows.
+//! 13. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
 //!     rows.
 //!
 //! # Symbols
@@ -69,6 +70,8 @@ pub mod evidence;
 pub mod large;
 
 pub mod learn;
+
+pub mod exact;
 
 pub mod model;
 

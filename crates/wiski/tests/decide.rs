@@ -355,18 +355,24 @@ fn every_strategy_finds_the_optimum_of_branin() {
             if q > 1 && strategy == Strategy::Joint(Acquisition::ExpectedImprovement) {
                 continue;
             }
-            let settings = OptimizerSettings { strategy, seed: 3, ..OptimizerSettings::default() };
-            let mut optimizer = Optimizer::new(branin_space(), settings).unwrap();
-            for _ in 0..60 / q {
-                for x in optimizer.ask(q).unwrap() {
-                    optimizer.tell(&x, branin(&x)).unwrap();
+            // By an exact process all the way, by grids all the way, and from one to the other.
+            for exact_until in [250, 0, 30] {
+                let settings =
+                    OptimizerSettings { strategy, exact_until, seed: 3, ..OptimizerSettings::default() };
+                let mut optimizer = Optimizer::new(branin_space(), settings).unwrap();
+                for _ in 0..60 / q {
+                    for x in optimizer.ask(q).unwrap() {
+                        optimizer.tell(&x, branin(&x)).unwrap();
+                    }
                 }
+                assert_eq!(optimizer.landscape().unwrap().is_exact(), exact_until == 250);
+                assert_eq!(optimizer.landscape().unwrap().count(), 60 / q * q);
+                let best = optimizer.best().unwrap();
+                let Outcome::Value(value) = best.outcome else { panic!("failed") };
+                // Random search needs thousands of points for this.
+                assert!(value < optimum + 0.25, "{strategy:?}, {q} at a time, {exact_until}: {value}");
+                assert!(optimizer.pending().is_empty());
             }
-            let best = optimizer.best().unwrap();
-            let Outcome::Value(value) = best.outcome else { panic!("failed") };
-            // Random search needs thousands of points for this.
-            assert!(value < optimum + 0.25, "{strategy:?}, {q} at a time: {value}");
-            assert!(optimizer.pending().is_empty());
         }
     }
 }
@@ -390,13 +396,14 @@ fn noise_is_averaged_out_in_the_recommendation() {
 
 #[test]
 fn the_same_seed_asks_the_same_also_after_a_restart() {
+    // The exact process gives way to a grid after 20 results, in the tenth round.
     let new = |seed| {
-        let settings = OptimizerSettings { seed, ..OptimizerSettings::default() };
+        let settings = OptimizerSettings { seed, exact_until: 20, ..OptimizerSettings::default() };
         Optimizer::new(branin_space(), settings).unwrap()
     };
     let (mut one, mut two, mut other) = (new(5), new(5), new(6));
-    for round in 0..12 {
-        if round == 8 {
+    for round in 0..16 {
+        if [2, 6, 9, 12].contains(&round) {
             two = persist::from_bytes(&persist::to_bytes(&two).unwrap()).unwrap();
         }
         let (a, b, c) = (one.ask(2).unwrap(), two.ask(2).unwrap(), other.ask(2).unwrap());
@@ -428,12 +435,12 @@ fn pending_failed_and_foreign_points() {
         }
     }
     assert_eq!(optimizer.pending().len(), 5);
-    let count = optimizer.landscape().unwrap().process().count();
+    let count = optimizer.landscape().unwrap().count();
     optimizer.tell_failed(&asked[0]).unwrap();
     let error = optimizer.tell(&asked[1], f64::NAN).unwrap_err().to_string();
     assert!(error.contains("tell it as failed"), "{error}");
     assert!(optimizer.tell(&asked[1], f64::INFINITY).is_err());
-    assert_eq!((optimizer.pending().len(), optimizer.landscape().unwrap().process().count()), (4, count));
+    assert_eq!((optimizer.pending().len(), optimizer.landscape().unwrap().count()), (4, count));
     // A point of the user's own.
     optimizer.tell(&[std::f64::consts::PI, 2.275], branin(&[std::f64::consts::PI, 2.275])).unwrap();
     assert_eq!(optimizer.best().unwrap().x[1], 2.275);
@@ -487,7 +494,8 @@ fn many_dimensions_are_searched_better_than_at_random() {
     };
     let maximiser = Maximiser { raw_samples: 128, restarts: 3, iterations: 60 };
     for (dim, trials, f) in [(6, 60, &six as &dyn Fn(&[f64]) -> f64), (8, 40, &eight)] {
-        let settings = OptimizerSettings { seed: 4, maximiser, ..OptimizerSettings::default() };
+        let settings =
+            OptimizerSettings { seed: 4, exact_until: 0, maximiser, ..OptimizerSettings::default() };
         let mut optimizer = Optimizer::new(Space::unit(dim).unwrap(), settings).unwrap();
         for _ in 0..trials {
             let x = optimizer.ask(1).unwrap().remove(0);
@@ -511,28 +519,35 @@ fn many_dimensions_are_searched_better_than_at_random() {
 
 #[test]
 fn one_step_a_result_is_a_schedule_too() {
-    let settings =
-        OptimizerSettings { schedule: Schedule::EveryStep { rate: 0.02 }, ..OptimizerSettings::default() };
+    for exact_until in [0, 250] {
+        let schedule = Schedule::EveryStep { rate: 0.02 };
+        let settings = OptimizerSettings { schedule, exact_until, ..OptimizerSettings::default() };
+        steps_are_taken(settings);
+    }
+}
+
+fn steps_are_taken(settings: OptimizerSettings) {
+    let exact_until = settings.exact_until;
     let mut optimizer = Optimizer::new(branin_space(), settings).unwrap();
     let mut kernels = Vec::new();
     for _ in 0..25 {
         let x = optimizer.ask(1).unwrap().remove(0);
         optimizer.tell(&x, branin(&x)).unwrap();
-        kernels.extend(optimizer.landscape().map(|l| l.process().kernels()[0].parameters()));
+        kernels.extend(optimizer.landscape().map(|l| l.hyperparameters().unwrap()));
     }
     assert!(kernels.windows(2).all(|k| k[0] != k[1]));
-    let before = optimizer.landscape().unwrap().process().evidence().unwrap().value;
+    let before = optimizer.landscape().unwrap().log_evidence().unwrap();
     optimizer.refit().unwrap();
-    let after = optimizer.landscape().unwrap().process().evidence().unwrap().value;
+    let after = optimizer.landscape().unwrap().log_evidence().unwrap();
     assert!(after > before, "{before} {after}");
     // Without it nothing moves.
-    let settings = OptimizerSettings { schedule: Schedule::Off, ..OptimizerSettings::default() };
+    let settings = OptimizerSettings { schedule: Schedule::Off, exact_until, ..OptimizerSettings::default() };
     let mut still = Optimizer::new(branin_space(), settings).unwrap();
     let mut kernels = Vec::new();
     for _ in 0..15 {
         let x = still.ask(1).unwrap().remove(0);
         still.tell(&x, branin(&x)).unwrap();
-        kernels.extend(still.landscape().map(|l| l.process().kernels()[0].parameters()));
+        kernels.extend(still.landscape().map(|l| l.hyperparameters().unwrap()));
     }
     assert!(kernels.len() > 5 && kernels.windows(2).all(|k| k[0] == k[1]));
 }

@@ -14,14 +14,14 @@ use std::f64::consts::TAU;
 use wiski::learn::{Adam, Bounds, LbfgsB, Objective};
 use wiski::{OnlineGp, Outcome, Prediction, Result};
 
-use super::covariance::Slots;
-use super::dense::{
-    Growing, apply_transposed, dot, inverse_of_cholesky, log_det, solve_cholesky, solve_vector,
-};
 use super::descent::{Descent, Training};
 use super::encoder::Encoder;
 use super::hyper::{Hyper, Priors};
-use super::surrogate::KernelSurrogate;
+use wiski::exact::KernelPosterior;
+use wiski::exact::Slots;
+use wiski::exact::dense::{
+    Growing, apply_transposed, dot, inverse_of_cholesky, log_det, solve_cholesky, solve_vector,
+};
 
 /// An exact Gaussian process that keeps every row.
 #[derive(Debug, Clone)]
@@ -128,14 +128,14 @@ impl ExactGp {
     }
 
     /// The posterior for joint predictions at features.
-    pub fn surrogate(&mut self) -> Result<KernelSurrogate> {
+    pub fn surrogate(&mut self) -> Result<KernelPosterior> {
         let weights = self.weights()?.to_vec();
         let mut change = inverse_of_cholesky(self.factor()?.factor());
         for j in 0..change.ncols() {
             change.col_as_slice_mut(j).iter_mut().for_each(|v| *v = -*v);
         }
         let (kernel, places) = (self.hyper.kernel.clone(), self.h.clone());
-        Ok(KernelSurrogate { kernel, noise: self.hyper.noise, places, weights, change })
+        Ok(KernelPosterior { kernel, noise: self.hyper.noise, places, weights, change })
     }
 
     /// Brings all features to the present map; the factor is void.
@@ -296,7 +296,7 @@ impl OnlineGp for ExactGp {
         let h = self.encoder.features(x)?;
         let mut k = self.hyper.kernel.matrix(&self.h, &h);
         mean.copy_from_slice(&apply_transposed(k.as_ref(), self.weights()?));
-        super::dense::solve_lower(self.factor()?.factor(), k.as_mut());
+        wiski::exact::dense::solve_lower(self.factor()?.factor(), k.as_mut());
         for (j, v) in variance.iter_mut().enumerate() {
             let white = k.col_as_slice(j);
             *v = (self.hyper.kernel.variance() - dot(white, white)).max(0.0);

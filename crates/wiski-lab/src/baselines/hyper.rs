@@ -3,8 +3,8 @@
 //! The parametrisation is that of the reference implementation: softplus, with a floor of 10⁻⁴ on the noise, so
 //! that the paper's learning rates mean what they meant there.
 
-use super::covariance::Covariance;
 use wiski::Result;
+use wiski::exact::Covariance;
 use wiski::learn::{Hyperprior, Transform};
 
 /// A kernel and the noise variance σ².

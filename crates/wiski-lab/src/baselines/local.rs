@@ -18,11 +18,11 @@ use wiski::kernel::Family;
 use wiski::learn::Adam;
 use wiski::{Error, OnlineGp, Outcome, Prediction, Result};
 
-use super::dense::{Growing, dot, log_det, solve_cholesky, solve_vector};
 use super::descent::Training;
 use super::encoder::Encoder;
 use super::exact::{ExactGp, Slopes};
 use super::hyper::Hyper;
+use wiski::exact::dense::{Growing, dot, log_det, solve_cholesky, solve_vector};
 
 /// A mixture of small exact Gaussian processes.
 #[derive(Debug, Clone)]

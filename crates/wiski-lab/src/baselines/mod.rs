@@ -9,11 +9,9 @@
 //! | O-SGPR | [`sgpr`] | m inducing points and q | O(m³) |
 //! | local GPs | [`local`] | models of at most m rows | O(m³) |
 //!
-//! All take the same kernel ([`covariance`]), hyperparameters ([`hyper`]), features ([`encoder`]) and training
+//! All take the same kernel ([`Covariance`]), hyperparameters ([`hyper`]), features ([`encoder`]) and training
 //! ([`descent`]), so that they differ in inference alone.
 
-pub mod covariance;
-mod dense;
 pub mod descent;
 pub mod encoder;
 pub mod exact;
@@ -23,12 +21,12 @@ pub mod pcg;
 pub mod sgpr;
 pub mod ski;
 mod sparse;
-pub mod surrogate;
+#[cfg(test)]
+mod surrogate;
 pub mod svgp;
 #[cfg(test)]
 mod testing;
 
-pub use covariance::Covariance;
 pub use descent::{Rates, Training};
 pub use encoder::Encoder;
 pub use exact::ExactGp;
@@ -37,5 +35,5 @@ pub use local::LocalGps;
 pub use pcg::{Iterations, PcgGp};
 pub use sgpr::StreamingSgpr;
 pub use ski::{BatchSki, SkiIterations};
-pub use surrogate::KernelSurrogate;
 pub use svgp::{Likelihood, StreamingSvgp, SvgpOptions};
+pub use wiski::exact::{Covariance, KernelPosterior};

@@ -18,11 +18,11 @@ use std::f64::consts::TAU;
 use wiski::learn::Adam;
 use wiski::{Error, OnlineGp, Outcome, Prediction, Result};
 
-use super::covariance::{Covariance, Slots};
-use super::dense::{apply_transposed, cholesky, dot, log_det, solve_lower, solve_lower_transposed};
 use super::descent::{Descent, Training};
 use super::encoder::Encoder;
 use super::hyper::Hyper;
+use wiski::exact::dense::{apply_transposed, cholesky, dot, log_det, solve_lower, solve_lower_transposed};
+use wiski::exact::{Covariance, Slots};
 
 /// P̂ = L Lᵀ + N with N diagonal.
 #[derive(Debug, Clone)]

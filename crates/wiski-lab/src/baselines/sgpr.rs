@@ -20,13 +20,13 @@ use std::f64::consts::TAU;
 use wiski::learn::Adam;
 use wiski::{OnlineGp, Outcome, Prediction, Result};
 
-use super::dense::{
-    apply, apply_transposed, cholesky, dot, inner, inverse_of_cholesky, log_det, solve_cholesky, solve_lower,
-};
 use super::descent::{Descent, Training};
 use super::encoder::Encoder;
 use super::hyper::Hyper;
 use super::sparse::{Basis, Memory, Returned};
+use wiski::exact::dense::{
+    apply, apply_transposed, cholesky, dot, inner, inverse_of_cholesky, log_det, solve_cholesky, solve_lower,
+};
 
 /// A streaming sparse Gaussian process with the collapsed bound.
 #[derive(Debug, Clone)]

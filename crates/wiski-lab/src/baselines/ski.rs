@@ -18,12 +18,12 @@ use wiski::learn::Adam;
 use wiski::structure::{Kronecker, Symmetric, Toeplitz};
 use wiski::{Error, OnlineGp, Outcome, Prediction, Result};
 
-use super::covariance::Covariance;
-use super::dense::{cholesky, dot, log_det, solve_lower};
 use super::descent::{Descent, Training};
 use super::encoder::Encoder;
 use super::hyper::Hyper;
 use super::pcg::conjugate_gradients;
+use wiski::exact::Covariance;
+use wiski::exact::dense::{cholesky, dot, log_det, solve_lower};
 
 /// How far iterations go.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -23,8 +23,10 @@
 use faer::{Mat, MatRef};
 use wiski::Result;
 
-use super::covariance::{Covariance, Slots};
-use super::dense::{cholesky, congruence, solve_lower, solve_lower_transposed, solve_vector_transposed};
+use wiski::exact::dense::{
+    cholesky, congruence, solve_lower, solve_lower_transposed, solve_vector_transposed,
+};
+use wiski::exact::{Covariance, Slots};
 
 /// Inducing points with the factor of their covariance.
 pub(super) struct Basis<'a> {
@@ -125,8 +127,8 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::baselines::dense::inner;
     use crate::baselines::testing::{assert_gradient, hyper, rows};
+    use wiski::exact::dense::inner;
 
     #[test]
     fn pull_backs_match_central_differences() {

@@ -28,15 +28,15 @@ use std::f64::consts::{FRAC_1_SQRT_2, TAU};
 use wiski::learn::Adam;
 use wiski::{OnlineGp, Outcome, Prediction, Result};
 
-use super::dense::{
-    apply, apply_transposed, congruence, dot, inner, inverse_of_cholesky, solve_lower,
-    solve_vector_transposed,
-};
 use super::descent::{Descent, Training};
 use super::encoder::Encoder;
 use super::hyper::Hyper;
 use super::sparse::{Basis, Memory, Returned};
-use super::surrogate::KernelSurrogate;
+use wiski::exact::KernelPosterior;
+use wiski::exact::dense::{
+    apply, apply_transposed, congruence, dot, inner, inverse_of_cholesky, solve_lower,
+    solve_vector_transposed,
+};
 
 /// What a target says about the function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,11 +155,11 @@ impl StreamingSvgp {
     }
 
     /// The posterior for joint predictions at features.
-    pub fn surrogate(&self) -> Result<KernelSurrogate> {
+    pub fn surrogate(&self) -> Result<KernelPosterior> {
         let basis = Basis::new(&self.hyper.kernel, &self.z, self.options.jitter)?;
         let mut excess = &self.root * self.root.transpose();
         (0..excess.nrows()).for_each(|i| excess[(i, i)] -= 1.0);
-        Ok(KernelSurrogate {
+        Ok(KernelPosterior {
             kernel: self.hyper.kernel.clone(),
             noise: self.hyper.noise,
             places: self.z.clone(),
@@ -434,9 +434,9 @@ impl OnlineGp for StreamingSvgp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::baselines::dense::{cholesky, solve_cholesky};
     use crate::baselines::exact::ExactGp;
     use crate::baselines::testing::{assert_gradient, hyper, rows};
+    use wiski::exact::dense::{cholesky, solve_cholesky};
 
     const OPTIONS: SvgpOptions = SvgpOptions { inducing: 6, beta: 1.0, steps: 1, jitter: 1e-3, seed: 1 };
 

@@ -232,7 +232,7 @@ fn measure(
     let (mut last, mut count, mut iterations, mut evidence_error): (Option<KrylovPosterior>, _, _, _) =
         (None, 0, 0, 0.0_f64);
     let start = processor_seconds();
-    let (hyper, _) = space.refit_with(&stats, &first, &optimiser, |hyper| {
+    let (hyper, _) = space.refit_with(stats.count(), &first, &optimiser, |hyper| {
         bar.inc(1);
         count += 1;
         let (kernel, noise) = (&hyper.kernels[0], hyper.noise);

@@ -301,7 +301,8 @@ fn regret(folder: &Folder, options: &Options) -> anyhow::Result<()> {
         "function",
         "dimensions",
         "evaluations",
-        "WISKI",
+        "wiski",
+        "WISKI, grid",
         "WISKI, local",
         "Exact (Cholesky)",
         "Random",
@@ -313,8 +314,13 @@ fn regret(folder: &Folder, options: &Options) -> anyhow::Result<()> {
         }
         let optimum = function.optimum(dim).unwrap_or(f64::NAN);
         let mut cells = vec![name(function).to_string(), dim.to_string(), (steps + INITIAL).to_string()];
-        for method in [Searcher::Wiski { grid }, Searcher::Local { grid }, Searcher::Exact, Searcher::Random]
-        {
+        for method in [
+            Searcher::Default,
+            Searcher::Wiski { grid },
+            Searcher::Local { grid },
+            Searcher::Exact,
+            Searcher::Random,
+        ] {
             let mut regrets = Vec::new();
             for seed in options.seed..options.seed + trials {
                 let setup = format!("{function:?} {dim} {} {REGRET:?} steps {steps}", method.setup());

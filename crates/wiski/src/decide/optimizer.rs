@@ -1,9 +1,10 @@
 //! Ask and tell: Bayesian optimisation for thousands of trials.
 //!
 //! [`Optimizer::ask`] proposes points, [`Optimizer::tell`] takes what was measured there. The first points are a
-//! scrambled Sobol design; then a Gaussian process over the box ([`Landscape`]: one grid, or a sum of small ones in
-//! many dimensions) learns from every result in constant time, and a criterion says where to look next. Points that were asked for and not yet told are *pending*: the
-//! model takes their predicted mean for granted, so that they are not proposed again.
+//! scrambled Sobol design; then a Gaussian process over the box ([`Landscape`]: exact for the first few hundred
+//! results; then one grid, or a sum of small ones in many dimensions, in constant time) learns from every result, and
+//! a criterion says where to look next. Points that were asked for and not yet told are *pending*: the model takes
+//! their predicted mean for granted, so that they are not proposed again.
 //!
 //! The same seed and the same sequence of calls give the same points. An optimiser can be written to a file and
 //! read back ([`crate::persist`]), and goes on to the last bit.
@@ -60,6 +61,11 @@ pub struct OptimizerSettings {
     pub strategy: Strategy,
     /// The number of points of the initial design; `None` for twice the dimensions plus three.
     pub initial: Option<usize>,
+    /// Up to so many results the model is an exact process, without a grid: it sees every detail, and each step
+    /// costs as the square of the results and each fit as their cube, a tenth of a second at 250. Beyond, grids
+    /// take over, in constant time. RBF and Matérn kernels only; with `local` set to true grids are used from the
+    /// start.
+    pub exact_until: usize,
     /// Grid points per axis; `None` for a choice by the number of dimensions. In more than four: of the grids of
     /// pairs.
     pub grid: Option<usize>,
@@ -92,6 +98,7 @@ impl Default for OptimizerSettings {
             goal: Goal::default(),
             strategy: Strategy::default(),
             initial: None,
+            exact_until: 250,
             grid: None,
             // Of a standardised value that leaves out some 10⁻⁵ of the variance.
             rank_tolerance: 1e-6,

@@ -1,6 +1,7 @@
 //! What a criterion asks of a model: joint predictions of a few points, and the way back from them.
 
 use crate::error::Result;
+use crate::exact::KernelPosterior;
 use crate::posterior::{Joint, Surface};
 
 /// A model of the function that is searched. [`Surface`] is wiski's; any Gaussian process can be one, so that
@@ -61,5 +62,34 @@ impl Surrogate for Surface {
         gradient: &mut [f64],
     ) -> Result<()> {
         Surface::pull_back(self, x, joint, by_mean, by_covariance, gradient)
+    }
+}
+
+impl Surrogate for KernelPosterior {
+    fn dim(&self) -> usize {
+        KernelPosterior::dim(self)
+    }
+
+    fn noise(&self) -> f64 {
+        self.noise
+    }
+
+    fn mean(&self, x: &[f64]) -> Result<f64> {
+        KernelPosterior::mean(self, x)
+    }
+
+    fn predict(&self, x: &[f64], out: &mut Joint) -> Result<()> {
+        KernelPosterior::predict(self, x, out)
+    }
+
+    fn pull_back(
+        &self,
+        x: &[f64],
+        joint: &Joint,
+        by_mean: &[f64],
+        by_covariance: &[f64],
+        gradient: &mut [f64],
+    ) -> Result<()> {
+        KernelPosterior::pull_back(self, x, joint, by_mean, by_covariance, gradient)
     }
 }

@@ -36,6 +36,9 @@ use crate::saved::{Restore, restored_after_reading};
 /// The largest number of axes of one grid: 4^d interpolation weights limit what is sensible.
 pub const MAX_DIM: usize = 4;
 
+/// The largest number of axes of a kernel: without a grid, among few rows, more of them make sense.
+pub const MAX_AXES: usize = 64;
+
 /// A sum of scaled products of one-dimensional stationary correlations, with its parameters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
@@ -73,8 +76,8 @@ restored_after_reading!(Kernel);
 impl Restore for Kernel {
     fn restore(&mut self) -> Result<()> {
         let refuse = |reason: &str| Err(Error::Config { field: "kernel".into(), reason: reason.into() });
-        if self.dim == 0 || self.dim > MAX_DIM || self.terms.is_empty() {
-            return refuse("a kernel has 1 to 4 axes and at least one term");
+        if self.dim == 0 || self.dim > MAX_AXES || self.terms.is_empty() {
+            return refuse("a kernel has 1 to 64 axes and at least one term");
         }
         let count = self.parameters.len();
         for term in &self.terms {
@@ -176,8 +179,8 @@ impl Kernel {
 
     fn build(family: Family, dim: usize, on: &[usize], values: &[Vec<f64>]) -> Result<Self> {
         let refuse = |reason: String| Err(Error::Config { field: "kernel".into(), reason });
-        if dim == 0 || dim > MAX_DIM {
-            return refuse(format!("a kernel needs 1 to {MAX_DIM} axes, not {dim}"));
+        if dim == 0 || dim > MAX_AXES {
+            return refuse(format!("a kernel needs 1 to {MAX_AXES} axes, not {dim}"));
         }
         if family.parameter_count() == 0 {
             return refuse("a spectral mixture needs at least one component".into());
@@ -534,7 +537,7 @@ mod tests {
     #[test]
     fn bad_kernels_are_refused_by_name() {
         assert!(matches!(Kernel::rbf(&[]), Err(Error::Config { .. })));
-        assert!(matches!(Kernel::rbf(&[1.0; 5]), Err(Error::Config { .. })));
+        assert!(matches!(Kernel::rbf(&[1.0; MAX_AXES + 1]), Err(Error::Config { .. })));
         assert!(matches!(Kernel::spectral_mixture(&[vec![]]), Err(Error::Config { .. })));
         let Err(Error::NotPositive { field, .. }) = Kernel::rbf(&[0.5, -1.0]) else { panic!("accepted") };
         assert_eq!(field, "lengthscale[1]");

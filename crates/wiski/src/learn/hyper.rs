@@ -209,18 +209,18 @@ impl HyperSpace {
         gradient: &mut [f64],
     ) -> Result<(f64, Posterior)> {
         let (evidence, posterior) = Evidence::with_pool(stats, &hyper.kernels, hyper.noise, tolerance, pool)?;
-        Ok((self.objective(stats, hyper, &evidence, gradient)?, posterior))
+        Ok((self.objective(stats.count(), hyper, &evidence, gradient)?, posterior))
     }
 
     /// The objective and its gradient in the unknowns, from the evidence of the hyperparameters.
     pub(crate) fn objective(
         &self,
-        stats: &Stats,
+        count: f64,
         hyper: &Hyperparameters,
         evidence: &Evidence,
         gradient: &mut [f64],
     ) -> Result<f64> {
-        let n = stats.count().max(1.0);
+        let n = count.max(1.0);
         let named = hyper.named();
         let natural = evidence.by_kernel.iter().flatten().copied().chain([evidence.by_noise]);
         let mut value = -evidence.value;
@@ -242,7 +242,7 @@ impl HyperSpace {
         optimiser: &LbfgsB,
         pool: &mut Pool,
     ) -> Result<(Hyperparameters, Minimum)> {
-        self.refit_with(stats, start, optimiser, |hyper| {
+        self.refit_with(stats.count(), start, optimiser, |hyper| {
             let (evidence, posterior) =
                 Evidence::with_pool(stats, &hyper.kernels, hyper.noise, tolerance, pool)?;
             posterior.recycle(pool);
@@ -250,16 +250,16 @@ impl HyperSpace {
         })
     }
 
-    /// As [`HyperSpace::refit`], with the evidence from any engine.
+    /// As [`HyperSpace::refit`], with the evidence of `count` rows from any engine.
     pub fn refit_with(
         &self,
-        stats: &Stats,
+        count: f64,
         start: &Hyperparameters,
         optimiser: &LbfgsB,
         evidence: impl FnMut(&Hyperparameters) -> Result<Evidence>,
     ) -> Result<(Hyperparameters, Minimum)> {
         let raw = self.to_raw(start)?;
-        let mut objective = Refit { space: self, stats, like: start, evidence };
+        let mut objective = Refit { space: self, count, like: start, evidence };
         let minimum = optimiser.minimize(&mut objective, &raw, &self.bounds()?)?;
         Ok((self.to_hyperparameters(&minimum.x, start)?, minimum))
     }
@@ -277,7 +277,7 @@ impl HyperSpace {
 
 struct Refit<'a, E> {
     space: &'a HyperSpace,
-    stats: &'a Stats,
+    count: f64,
     like: &'a Hyperparameters,
     evidence: E,
 }
@@ -290,7 +290,7 @@ impl<E: FnMut(&Hyperparameters) -> Result<Evidence>> Objective for Refit<'_, E> 
     fn evaluate(&mut self, x: &[f64], gradient: &mut [f64]) -> Result<f64> {
         let hyper = self.space.to_hyperparameters(x, self.like)?;
         let evidence = (self.evidence)(&hyper)?;
-        self.space.objective(self.stats, &hyper, &evidence, gradient)
+        self.space.objective(self.count, &hyper, &evidence, gradient)
     }
 }
 

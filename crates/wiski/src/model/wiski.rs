@@ -226,7 +226,7 @@ impl Wiski {
         let (pool, belief) = (&mut self.pool, &self.belief);
         // An iterative engine starts each evaluation where the last one ended.
         let mut last: Option<Belief> = None;
-        let (hyper, minimum) = space.refit_with(stats, &start, optimiser, |hyper| {
+        let (hyper, minimum) = space.refit_with(stats.count(), &start, optimiser, |hyper| {
             let before = last.as_ref().unwrap_or(belief);
             let (evidence, after) = before.evidence_at(settings, stats, hyper, pool)?;
             if let Some(done) = last.replace(after) {
@@ -270,7 +270,7 @@ impl Wiski {
         let (evidence, belief) =
             self.belief.evidence_at(&self.settings, &self.stats, &hyper, &mut self.pool)?;
         self.replace_belief(belief);
-        space.objective(&self.stats, &hyper, &evidence, gradient)
+        space.objective(self.stats.count(), &hyper, &evidence, gradient)
     }
 
     /// Predicts and learns in one sweep, with relative noise.

@@ -1,15 +1,15 @@
-//! Dense algebra that several baselines share: Cholesky factors that grow, triangular solves, inverses.
+//! Dense algebra by faer's kernels: Cholesky factors that grow, triangular solves, inverses.
 
+use crate::error::{Error, Result};
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{cholesky_in_place, cholesky_in_place_scratch};
 use faer::linalg::cholesky::llt::inverse::{inverse, inverse_scratch};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::{Accum, ColMut, ColRef, Mat, MatMut, MatRef, Par};
-use wiski::{Error, Result};
 
 /// Copies the lower triangle to the upper one.
-pub(super) fn mirror(m: &mut Mat<f64>) {
+pub fn mirror(m: &mut Mat<f64>) {
     // Tiles keep both the row and the column in the cache.
     const TILE: usize = 32;
     let n = m.nrows();
@@ -25,7 +25,7 @@ pub(super) fn mirror(m: &mut Mat<f64>) {
 }
 
 /// The lower Cholesky factor; the upper triangle becomes zero.
-pub(super) fn cholesky(mut a: Mat<f64>) -> Result<Mat<f64>> {
+pub fn cholesky(mut a: Mat<f64>) -> Result<Mat<f64>> {
     let n = a.nrows();
     let mut memory = MemBuffer::new(cholesky_in_place_scratch::<f64>(n, Par::Seq, Default::default()));
     let stack = MemStack::new(&mut memory);
@@ -40,41 +40,41 @@ pub(super) fn cholesky(mut a: Mat<f64>) -> Result<Mat<f64>> {
 }
 
 /// log det A of A = L Lᵀ.
-pub(super) fn log_det(l: MatRef<'_, f64>) -> f64 {
+pub fn log_det(l: MatRef<'_, f64>) -> f64 {
     2.0 * (0..l.nrows()).map(|i| l[(i, i)].ln()).sum::<f64>()
 }
 
 /// B ← L⁻¹B.
-pub(super) fn solve_lower(l: MatRef<'_, f64>, b: MatMut<'_, f64>) {
+pub fn solve_lower(l: MatRef<'_, f64>, b: MatMut<'_, f64>) {
     solve_lower_triangular_in_place(l, b, Par::Seq);
 }
 
 /// B ← L⁻ᵀB.
-pub(super) fn solve_lower_transposed(l: MatRef<'_, f64>, b: MatMut<'_, f64>) {
+pub fn solve_lower_transposed(l: MatRef<'_, f64>, b: MatMut<'_, f64>) {
     solve_upper_triangular_in_place(l.transpose(), b, Par::Seq);
 }
 
 /// L⁻¹ v.
-pub(super) fn solve_vector(l: MatRef<'_, f64>, v: &[f64]) -> Vec<f64> {
+pub fn solve_vector(l: MatRef<'_, f64>, v: &[f64]) -> Vec<f64> {
     let mut out = v.to_vec();
     solve_lower(l, ColMut::from_slice_mut(&mut out).as_mat_mut());
     out
 }
 
 /// L⁻ᵀ v.
-pub(super) fn solve_vector_transposed(l: MatRef<'_, f64>, v: &[f64]) -> Vec<f64> {
+pub fn solve_vector_transposed(l: MatRef<'_, f64>, v: &[f64]) -> Vec<f64> {
     let mut out = v.to_vec();
     solve_lower_transposed(l, ColMut::from_slice_mut(&mut out).as_mat_mut());
     out
 }
 
 /// (L Lᵀ)⁻¹ v.
-pub(super) fn solve_cholesky(l: MatRef<'_, f64>, v: &[f64]) -> Vec<f64> {
+pub fn solve_cholesky(l: MatRef<'_, f64>, v: &[f64]) -> Vec<f64> {
     solve_vector_transposed(l, &solve_vector(l, v))
 }
 
 /// (L Lᵀ)⁻¹, both triangles.
-pub(super) fn inverse_of_cholesky(l: MatRef<'_, f64>) -> Mat<f64> {
+pub fn inverse_of_cholesky(l: MatRef<'_, f64>) -> Mat<f64> {
     let n = l.nrows();
     let mut out = Mat::zeros(n, n);
     let mut memory = MemBuffer::new(inverse_scratch::<f64>(n, Par::Seq));
@@ -84,7 +84,7 @@ pub(super) fn inverse_of_cholesky(l: MatRef<'_, f64>) -> Mat<f64> {
 }
 
 /// L⁻ᵀ M L⁻¹ for a symmetric M.
-pub(super) fn congruence(l: MatRef<'_, f64>, mut m: Mat<f64>) -> Mat<f64> {
+pub fn congruence(l: MatRef<'_, f64>, mut m: Mat<f64>) -> Mat<f64> {
     solve_lower_transposed(l, m.as_mut());
     let mut m = m.transpose().to_owned();
     solve_lower_transposed(l, m.as_mut());
@@ -92,7 +92,7 @@ pub(super) fn congruence(l: MatRef<'_, f64>, mut m: Mat<f64>) -> Mat<f64> {
 }
 
 /// A v.
-pub(super) fn apply(a: MatRef<'_, f64>, v: &[f64]) -> Vec<f64> {
+pub fn apply(a: MatRef<'_, f64>, v: &[f64]) -> Vec<f64> {
     let mut out = vec![0.0; a.nrows()];
     let target = ColMut::from_slice_mut(&mut out);
     matmul(target.as_mat_mut(), Accum::Replace, a, ColRef::from_slice(v).as_mat(), 1.0, Par::Seq);
@@ -100,41 +100,41 @@ pub(super) fn apply(a: MatRef<'_, f64>, v: &[f64]) -> Vec<f64> {
 }
 
 /// Aᵀ v.
-pub(super) fn apply_transposed(a: MatRef<'_, f64>, v: &[f64]) -> Vec<f64> {
+pub fn apply_transposed(a: MatRef<'_, f64>, v: &[f64]) -> Vec<f64> {
     apply(a.transpose(), v)
 }
 
 /// Σ a_i b_i.
-pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 /// The sum of all products of entries, tr(AᵀB).
-pub(super) fn inner(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> f64 {
+pub fn inner(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> f64 {
     (0..a.ncols()).map(|j| (0..a.nrows()).map(|i| a[(i, j)] * b[(i, j)]).sum::<f64>()).sum()
 }
 
 /// A Cholesky factor with room to grow: a new row costs one triangular solve, O(n²).
 #[derive(Debug, Clone)]
-pub(super) struct Growing {
+pub struct Growing {
     room: Mat<f64>,
     size: usize,
 }
 
 impl Growing {
     /// The factor of a symmetric positive definite matrix.
-    pub(super) fn new(a: Mat<f64>) -> Result<Self> {
+    pub fn new(a: Mat<f64>) -> Result<Self> {
         let size = a.nrows();
         Ok(Self { room: cholesky(a)?, size })
     }
 
     /// L.
-    pub(super) fn factor(&self) -> MatRef<'_, f64> {
+    pub fn factor(&self) -> MatRef<'_, f64> {
         self.room.as_ref().submatrix(0, 0, self.size, self.size)
     }
 
     /// Borders the matrix with a column and its diagonal entry: l = L⁻¹k, λ² = κ − lᵀl.
-    pub(super) fn push(&mut self, k: &[f64], diagonal: f64) -> Result<()> {
+    pub fn push(&mut self, k: &[f64], diagonal: f64) -> Result<()> {
         let n = self.size;
         let l = solve_vector(self.factor(), k);
         let pivot = diagonal - dot(&l, &l);

@@ -1,4 +1,4 @@
-//! The model of an optimiser: a Gaussian process over a box of any number of dimensions, in coordinates [−1, 1].
+//! A landscape on grids: constant time and memory, however many results there are.
 //!
 //! In few dimensions that is one grid. A grid in many would have too many points; there the prior is a sum,
 //!
@@ -15,14 +15,15 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use super::pairs::{self, Pair};
-use super::region::{Frame, Region};
-use super::{OptimizerSettings, Standing, Surrogate};
+use super::super::pairs::{self, Pair};
+use super::super::region::{Frame, Region};
+use super::super::{OptimizerSettings, Standing, Surrogate};
+use super::{FIRST_NOISE, brief, in_coordinates, in_units, is_due, scale_of, thorough};
 use crate::error::{Error, Result, length};
 use crate::grid::Grid;
 use crate::kernel::{Kernel, MAX_DIM};
 use crate::large::Engine;
-use crate::learn::{Adam, HyperSpace, Hyperparameters, Hyperprior, LbfgsB, Rows};
+use crate::learn::{Adam, HyperSpace, Hyperparameters, LbfgsB, Rows};
 use crate::model::{OffGrid, OnlineGp, Schedule, TargetScale, Wiski};
 use crate::posterior::{FunctionSample, Joint, Prediction, Surface};
 use crate::saved::{Restore, restored_after_reading};
@@ -40,13 +41,10 @@ const PAIR_POINTS: usize = 8;
 /// A sum spends its rank on many blocks, so that it drops smaller eigenvalues.
 const SUM_TOLERANCE: f64 = 1e-4;
 
-/// The noise variance to start from, in units of standardised values.
-const FIRST_NOISE: f64 = 0.1;
-
-/// A Gaussian process over [−1, 1]^d with the scale of its values, of which large ones are wanted.
+/// A Gaussian process on one grid or several, with the scale of its values, of which large ones are wanted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(remote = "Self")]
-pub struct Landscape {
+pub(super) struct Grids {
     dim: usize,
     /// The dimensions that each grid reads.
     blocks: Vec<Vec<usize>>,
@@ -65,9 +63,9 @@ pub struct Landscape {
     region: Option<Region>,
 }
 
-restored_after_reading!(Landscape);
+restored_after_reading!(Grids);
 
-impl Restore for Landscape {
+impl Restore for Grids {
     fn restore(&mut self) -> Result<()> {
         length("coordinates", self.process.input_dim(), self.reads().count())?;
         self.frame.check(self.dim)?;
@@ -85,7 +83,7 @@ impl Restore for Landscape {
     }
 }
 
-impl Landscape {
+impl Grids {
     /// A model fitted to the first results. Their `noise` is the variance of each value where that is known,
     /// and 1 where it is learned.
     pub(super) fn new(dim: usize, settings: &OptimizerSettings, rows: &Rows) -> Result<Self> {
@@ -175,33 +173,33 @@ impl Landscape {
     }
 
     /// The number of dimensions.
-    pub fn dim(&self) -> usize {
+    pub(super) fn dim(&self) -> usize {
         self.dim
     }
 
     /// The Gaussian process on the grid or grids, in units of standardised values.
-    pub fn process(&self) -> &Wiski {
+    pub(super) fn process(&self) -> &Wiski {
         &self.process
     }
 
     /// The dimensions that each of its grids reads.
-    pub fn blocks(&self) -> &[Vec<usize>] {
+    pub(super) fn blocks(&self) -> &[Vec<usize>] {
         &self.blocks
     }
 
     /// How values are scaled inside the model at the moment.
-    pub fn scale(&self) -> TargetScale {
+    pub(super) fn scale(&self) -> TargetScale {
         self.scale
     }
 
     /// The box that the model covers at the moment, a lower and an upper end for each dimension: all of
     /// [−1, 1]^d unless the search is local.
-    pub fn covers(&self) -> Vec<(f64, f64)> {
+    pub(super) fn covers(&self) -> Vec<(f64, f64)> {
         self.frame.sides()
     }
 
     /// What the model says about a point that it covers, in the units of the values.
-    pub fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
+    pub(super) fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
         length("x", self.dim, x.len())?;
         if !self.frame.contains(x) {
             let reason = format!("{x:?} lies outside of the box that the model covers now");
@@ -209,13 +207,7 @@ impl Landscape {
         }
         let h = self.gather(x);
         let p = self.process.predict(&h)?;
-        Ok(self.in_units(p))
-    }
-
-    fn in_units(&self, p: Prediction) -> Prediction {
-        let TargetScale { shift, scale } = self.scale;
-        let square = scale * scale;
-        Prediction { mean: shift + scale * p.mean, variance: square * p.variance, noise: square * p.noise }
+        Ok(in_units(self.scale, p))
     }
 
     /// The dimension that each coordinate of the process reads.
@@ -243,14 +235,14 @@ impl Landscape {
     }
 
     /// The posterior for joint predictions.
-    pub(super) fn terrain(&self) -> Result<Terrain> {
+    pub(super) fn terrain(&self) -> Result<GridTerrain> {
         let (surface, lens) = (self.process.posterior()?.surface(), self.lens());
-        Ok(Terrain { surface, lens, searched: self.searched() })
+        Ok(GridTerrain { surface, lens, searched: self.searched() })
     }
 
     /// A whole function drawn from the posterior.
-    pub(super) fn sample(&self, rng: &mut Xoshiro256PlusPlus) -> Result<Path> {
-        Ok(Path { function: self.process.sample(rng)?, lens: self.lens() })
+    pub(super) fn sample(&self, rng: &mut Xoshiro256PlusPlus) -> Result<GridPath> {
+        Ok(GridPath { function: self.process.sample(rng)?, lens: self.lens() })
     }
 
     /// Predicts a value, then learns it, in constant time, if it lies in the box that the model covers. `all` are
@@ -288,11 +280,9 @@ impl Landscape {
                 Prediction { noise: prediction.noise * noise, ..prediction }
             }
         };
-        let prediction = self.in_units(prediction);
+        let prediction = in_units(self.scale, prediction);
         self.since_refit += 1.0;
-        if let Schedule::Geometric { ratio } = self.schedule
-            && self.since_refit >= (ratio - 1.0) * (self.process.count() - self.since_refit).max(10.0)
-        {
+        if is_due(self.schedule, self.since_refit, self.process.count()) {
             self.refit(settings, all, &brief())?;
         }
         Ok(prediction)
@@ -359,14 +349,6 @@ fn inside(frame: &Frame, all: &Rows) -> Rows {
     all.filter(|i| frame.contains(&all.x[i * dim..(i + 1) * dim]))
 }
 
-/// Mean and deviation of the values.
-fn scale_of(rows: &Rows) -> TargetScale {
-    let n = rows.len() as f64;
-    let shift = rows.y.iter().sum::<f64>() / n;
-    let variance = rows.y.iter().map(|y| (y - shift).powi(2)).sum::<f64>() / n;
-    TargetScale { shift, scale: if variance > 0.0 { variance.sqrt() } else { 1.0 } }
-}
-
 fn all_pairs(dim: usize) -> Vec<Pair> {
     (0..dim).flat_map(|i| (i + 1..dim).map(move |j| (i, j))).collect()
 }
@@ -388,42 +370,6 @@ fn points(settings: &OptimizerSettings, axes: usize, dim: usize) -> usize {
 /// The kernel of a block to start from: all blocks together have variance 1.
 fn first_kernel(settings: &OptimizerSettings, axes: usize, blocks: usize) -> Result<Kernel> {
     Ok(Kernel::new(settings.family, axes)?.scaled((blocks as f64).recip()))
-}
-
-/// A prior in the unit cube and on the whole function, as one in [−1, 1] and on one of several blocks.
-fn in_coordinates(name: &str, prior: Hyperprior, blocks: usize) -> Hyperprior {
-    match prior {
-        // A length in the unit cube is twice as long here.
-        Hyperprior::Gamma { shape, rate } if name.contains("lengthscale") => {
-            Hyperprior::Gamma { shape, rate: rate / 2.0 }
-        }
-        Hyperprior::LogNormal { mu, sigma } if name.contains("lengthscale") => {
-            Hyperprior::LogNormal { mu: mu + 2f64.ln(), sigma }
-        }
-        // The variances of all blocks add up to one with the mean that was given. A shape below 1 would draw
-        // every block to nothing before the results can speak.
-        Hyperprior::Gamma { shape, rate } if name.contains("outputscale") => {
-            let own = (shape / blocks as f64).max(1.0);
-            Hyperprior::Gamma { shape: own, rate: rate * blocks as f64 * own / shape }
-        }
-        other => other,
-    }
-}
-
-/// The optimiser of the first fit, and of one that is asked for.
-fn thorough() -> LbfgsB {
-    LbfgsB { max_evaluations: 40, relative_tolerance: 1e-6, ..LbfgsB::default() }
-}
-
-/// A few steps from where the last fit ended.
-fn brief() -> LbfgsB {
-    LbfgsB {
-        max_evaluations: 10,
-        relative_tolerance: 1e-6,
-        first_step: 0.3,
-        first_curvature: 0.5,
-        ..LbfgsB::default()
-    }
 }
 
 /// From points in [−1, 1]^d to the coordinates that grids read, and back from derivatives in these.
@@ -449,15 +395,15 @@ impl Lens {
     }
 }
 
-/// The posterior of a [`Landscape`] over all its dimensions, for joint predictions.
+/// The posterior of a [`Grids`] over all its dimensions, for joint predictions.
 #[derive(Debug, Clone)]
-pub(super) struct Terrain {
+pub(in super::super) struct GridTerrain {
     surface: Surface,
     lens: Lens,
     searched: Vec<(f64, f64)>,
 }
 
-impl Terrain {
+impl GridTerrain {
     /// Takes the mean at a point for granted: its result is pending. One that the model does not cover says
     /// nothing about what it does.
     pub(super) fn assume_mean(&mut self, x: &[f64]) -> Result<()> {
@@ -470,7 +416,7 @@ impl Terrain {
     }
 }
 
-impl Surrogate for Terrain {
+impl Surrogate for GridTerrain {
     fn dim(&self) -> usize {
         self.lens.frame.dim()
     }
@@ -507,13 +453,13 @@ impl Surrogate for Terrain {
     }
 }
 
-/// A function drawn from the posterior of a [`Landscape`].
-pub(super) struct Path {
+/// A function drawn from the posterior of a [`Grids`].
+pub(in super::super) struct GridPath {
     function: FunctionSample,
     lens: Lens,
 }
 
-impl Path {
+impl GridPath {
     pub(super) fn evaluate(&self, x: &[f64], gradient: Option<&mut [f64]>) -> Result<f64> {
         let h = self.lens.gather(x);
         let Some(gradient) = gradient else { return self.function.value(&h) };
@@ -558,7 +504,7 @@ mod tests {
         for (dim, half) in [(2, 1.0), (5, 0.4), (7, 1.0)] {
             let settings = OptimizerSettings::default();
             let region = (dim > 4).then(|| Region::at(vec![0.1; dim], half));
-            let landscape = Landscape::over(region, dim, &settings, &rows(dim, 60)).unwrap();
+            let landscape = Grids::over(region, dim, &settings, &rows(dim, 60)).unwrap();
             let terrain = landscape.terrain().unwrap();
             let q = 2;
             let x: Vec<f64> = (0..q * dim).map(|i| 0.1 + 0.4 * (3.3 * i as f64).cos()).collect();
@@ -583,14 +529,14 @@ mod tests {
     fn learning_one_by_one_is_learning_all_at_once() {
         let (settings, all) =
             (OptimizerSettings { schedule: Schedule::Off, ..Default::default() }, rows(5, 40));
-        let mut one = Landscape::new(5, &settings, &all.filter(|i| i < 20)).unwrap();
+        let mut one = Grids::new(5, &settings, &all.filter(|i| i < 20)).unwrap();
         let before = one.clone();
         for n in 20..40 {
             one.learn(&settings, &all.filter(|i| i <= n)).unwrap();
         }
         let hyper = before.process.hyperparameters();
         let mut whole =
-            Landscape::build(before.frame, &settings, before.blocks, &hyper, before.scale, &all).unwrap();
+            Grids::build(before.frame, &settings, before.blocks, &hyper, before.scale, &all).unwrap();
         let place = [0.1, -0.4, 0.3, 0.8, -0.9];
         let (a, b) = (one.predict(&place).unwrap(), whole.predict(&place).unwrap());
         assert!((a.mean - b.mean).abs() < 1e-9 && (a.variance - b.variance).abs() < 1e-9, "{a:?} {b:?}");
@@ -600,7 +546,7 @@ mod tests {
     fn a_search_without_success_closes_in() {
         let (settings, mut all) =
             (OptimizerSettings { local: Some(true), ..Default::default() }, rows(2, 30));
-        let mut landscape = Landscape::new(2, &settings, &all).unwrap();
+        let mut landscape = Grids::new(2, &settings, &all).unwrap();
         assert_eq!(landscape.covers(), vec![(-1.0, 1.0); 2]);
         let best = Standing::among(&landscape.terrain().unwrap(), &all.x).unwrap().incumbent.unwrap().0;
         for _ in 0..12 {
@@ -619,16 +565,5 @@ mod tests {
         assert!(!outside || landscape.predict(&far).is_err());
         all.push(&far, 0.0, 1.0);
         assert!(outside && landscape.observe(&settings, &all).unwrap().is_none());
-    }
-
-    #[test]
-    fn priors_of_a_sum_add_up_to_the_prior_that_was_given() {
-        let given = Hyperprior::Gamma { shape: 2.0, rate: 0.15 };
-        for blocks in [1, 2, 21] {
-            let Hyperprior::Gamma { shape, rate } = in_coordinates("outputscale", given, blocks) else {
-                panic!("another family")
-            };
-            assert!(shape >= 1.0 && (blocks as f64 * shape / rate - 2.0 / 0.15).abs() < 1e-10);
-        }
     }
 }

@@ -1,0 +1,131 @@
+//! A landscape without a grid, for the first results: an exact process on all of them.
+//!
+//! A grid's points are apart; what a function does in between, a smooth kernel can tell only as well as cubic
+//! interpolation can. That is nothing beside noise, but without noise it is what keeps a search from the last
+//! digits of an optimum. The exact process has no such limit, and for a few hundred results it costs no more.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
+
+use super::super::OptimizerSettings;
+use super::{FIRST_NOISE, brief, in_coordinates, in_units, is_due, scale_of, thorough};
+use crate::error::{Result, length};
+use crate::exact::{ExactProcess, KernelPosterior, PathSample};
+use crate::kernel::Family;
+use crate::learn::{Adam, HyperSpace, LbfgsB, Rows};
+use crate::model::{Schedule, TargetScale};
+use crate::posterior::Prediction;
+use crate::saved::{Restore, restored_after_reading};
+
+/// An exact process over [−1, 1]^d with the scale of its values, of which large ones are wanted.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
+pub(super) struct Exact {
+    process: ExactProcess,
+    space: HyperSpace,
+    scale: TargetScale,
+    /// For one step of the hyperparameters a result.
+    adam: Option<Adam>,
+    since_refit: f64,
+}
+
+restored_after_reading!(Exact);
+
+impl Restore for Exact {
+    fn restore(&mut self) -> Result<()> {
+        self.space.check_fits(&self.process.hyperparameters()?)?;
+        let unknowns = self.space.dim();
+        self.adam.as_ref().map_or(Ok(()), |a| length("coordinates of the optimiser", unknowns, a.dim()))
+    }
+}
+
+impl Exact {
+    /// Whether a kernel's family can do without a grid.
+    pub(super) fn can_have(family: Family) -> bool {
+        matches!(family, Family::Rbf | Family::Matern12 | Family::Matern32 | Family::Matern52)
+    }
+
+    /// A process fitted to the first results.
+    pub(super) fn new(dim: usize, settings: &OptimizerSettings, all: &Rows) -> Result<Self> {
+        let scale = scale_of(all);
+        let noise = if settings.known_noise { scale.scale.powi(-2) } else { FIRST_NOISE };
+        let mut process = ExactProcess::new(settings.family, dim, noise)?;
+        let mut hyper = process.hyperparameters()?;
+        let mut space = HyperSpace::new(&hyper);
+        if settings.known_noise {
+            space = space.with_known_noise();
+        }
+        for (name, prior) in &settings.priors {
+            space = space.with_prior(name, in_coordinates(name, *prior, 1))?;
+        }
+        // A variance of 1 suits standardised values.
+        let variance = hyper.kernels[0].variance();
+        hyper.kernels[0] = hyper.kernels[0].clone().scaled(variance.recip());
+        process.set_hyperparameters(&hyper)?;
+        let mut rows = all.clone();
+        rows.y.iter_mut().for_each(|y| *y = (*y - scale.shift) / scale.scale);
+        process.observe_rows(&rows)?;
+        process.refit(&space, &thorough())?;
+        let adam = match settings.schedule {
+            Schedule::EveryStep { rate } => Some(Adam::new(space.dim(), rate)?),
+            Schedule::Geometric { .. } | Schedule::Off => None,
+        };
+        Ok(Self { process, space, scale, adam, since_refit: 0.0 })
+    }
+
+    pub(super) fn process(&self) -> &ExactProcess {
+        &self.process
+    }
+
+    pub(super) fn scale(&self) -> TargetScale {
+        self.scale
+    }
+
+    pub(super) fn predict(&self, x: &[f64]) -> Result<Prediction> {
+        Ok(in_units(self.scale, self.process.predict(x)?))
+    }
+
+    pub(super) fn terrain(&self) -> Result<KernelPosterior> {
+        self.process.posterior()
+    }
+
+    pub(super) fn sample(&self, rng: &mut Xoshiro256PlusPlus) -> Result<PathSample> {
+        self.process.sample(rng)
+    }
+
+    /// Predicts the last result, then learns it.
+    pub(super) fn observe(&mut self, settings: &OptimizerSettings, all: &Rows) -> Result<Prediction> {
+        let (last, dim) = (all.len() - 1, self.process.dim());
+        let (x, noise) = (&all.x[last * dim..], all.noise[last]);
+        let prediction = self.process.predict(x)?;
+        let prediction = Prediction { noise: prediction.noise * noise, ..prediction };
+        let y = (all.y[last] - self.scale.shift) / self.scale.scale;
+        self.process.observe(x, y, noise)?;
+        self.since_refit += 1.0;
+        if let Some(adam) = &mut self.adam {
+            let (mut hyper, mut gradient) = (self.process.hyperparameters()?, vec![0.0; self.space.dim()]);
+            let count = self.process.count() as f64;
+            self.space.objective(count, &hyper, &self.process.evidence()?, &mut gradient)?;
+            self.space.adam_step(adam, &mut hyper, &gradient)?;
+            self.process.set_hyperparameters(&hyper)?;
+        } else if is_due(settings.schedule, self.since_refit, self.process.count() as f64) {
+            self.refit(&brief())?;
+        }
+        Ok(in_units(self.scale, prediction))
+    }
+
+    /// Fits the hyperparameters to convergence.
+    pub(super) fn converge(&mut self) -> Result<()> {
+        self.refit(&thorough())
+    }
+
+    fn refit(&mut self, optimiser: &LbfgsB) -> Result<()> {
+        let own = scale_of(self.process.rows());
+        self.process.rescale_targets(own.shift, own.scale)?;
+        let TargetScale { shift, scale } = self.scale;
+        self.scale = TargetScale { shift: shift + scale * own.shift, scale: scale * own.scale };
+        self.process.refit(&self.space, optimiser)?;
+        self.since_refit = 0.0;
+        Ok(())
+    }
+}

@@ -1,0 +1,318 @@
+//! The model of an optimiser: a Gaussian process over a box of any number of dimensions, in coordinates [−1, 1].
+//!
+//! It begins as an exact process (`exact`), which costs little while results are few and sees every detail. Beyond
+//! [`OptimizerSettings::exact_until`] results it moves to grids (`grids`), and from then on a result costs the same
+//! however many there were.
+
+mod exact;
+mod grids;
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
+
+use self::exact::Exact;
+use self::grids::{GridPath, GridTerrain, Grids};
+use super::{OptimizerSettings, Surrogate};
+use crate::error::Result;
+use crate::exact::{KernelPosterior, PathSample};
+use crate::learn::{Hyperparameters, Hyperprior, LbfgsB, Rows};
+use crate::model::{OnlineGp, Schedule, TargetScale};
+use crate::posterior::{Joint, Prediction};
+
+/// The noise variance to start from, in units of standardised values.
+const FIRST_NOISE: f64 = 0.1;
+
+/// A Gaussian process over [−1, 1]^d with the scale of its values, of which large ones are wanted.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Landscape(Form);
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Form {
+    Exact(Box<Exact>),
+    Grids(Box<Grids>),
+}
+
+impl Landscape {
+    /// A model fitted to the first results. Their `noise` is the variance of each value where that is known,
+    /// and 1 where it is learned.
+    pub(super) fn new(dim: usize, settings: &OptimizerSettings, rows: &Rows) -> Result<Self> {
+        if is_exact(settings, rows) {
+            return Ok(Self(Form::Exact(Box::new(Exact::new(dim, settings, rows)?))));
+        }
+        Ok(Self(Form::Grids(Box::new(Grids::new(dim, settings, rows)?))))
+    }
+
+    /// The number of dimensions.
+    pub fn dim(&self) -> usize {
+        match &self.0 {
+            Form::Exact(exact) => exact.process().dim(),
+            Form::Grids(grids) => grids.dim(),
+        }
+    }
+
+    /// Whether the model is an exact process still, without a grid.
+    pub fn is_exact(&self) -> bool {
+        matches!(self.0, Form::Exact(_))
+    }
+
+    /// The number of results that the model has learned.
+    pub fn count(&self) -> usize {
+        match &self.0 {
+            Form::Exact(exact) => exact.process().count(),
+            Form::Grids(grids) => grids.process().count() as usize,
+        }
+    }
+
+    /// Kernels and noise, in units of standardised values.
+    pub fn hyperparameters(&self) -> Result<Hyperparameters> {
+        match &self.0 {
+            Form::Exact(exact) => exact.process().hyperparameters(),
+            Form::Grids(grids) => Ok(grids.process().hyperparameters()),
+        }
+    }
+
+    /// The log marginal likelihood of standardised values.
+    pub fn log_evidence(&self) -> Result<f64> {
+        match &self.0 {
+            Form::Exact(exact) => Ok(exact.process().evidence()?.value),
+            Form::Grids(grids) => Ok(grids.process().evidence()?.value),
+        }
+    }
+
+    /// The dimensions that each of its kernels reads.
+    pub fn blocks(&self) -> Vec<Vec<usize>> {
+        match &self.0 {
+            Form::Exact(_) => vec![(0..self.dim()).collect()],
+            Form::Grids(grids) => grids.blocks().to_vec(),
+        }
+    }
+
+    /// How values are scaled inside the model at the moment.
+    pub fn scale(&self) -> TargetScale {
+        match &self.0 {
+            Form::Exact(exact) => exact.scale(),
+            Form::Grids(grids) => grids.scale(),
+        }
+    }
+
+    /// The box that the model covers at the moment, a lower and an upper end for each dimension: all of
+    /// [−1, 1]^d unless the search is local.
+    pub fn covers(&self) -> Vec<(f64, f64)> {
+        match &self.0 {
+            Form::Exact(_) => vec![(-1.0, 1.0); self.dim()],
+            Form::Grids(grids) => grids.covers(),
+        }
+    }
+
+    /// What the model says about a point that it covers, in the units of the values.
+    pub fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
+        match &mut self.0 {
+            Form::Exact(exact) => exact.predict(x),
+            Form::Grids(grids) => grids.predict(x),
+        }
+    }
+
+    /// The places of results that the model covers, row after row.
+    pub(super) fn covered(&self, all: &Rows) -> Vec<f64> {
+        match &self.0 {
+            Form::Exact(_) => all.x.clone(),
+            Form::Grids(grids) => grids.covered(all),
+        }
+    }
+
+    /// The box in which points are proposed.
+    pub(super) fn searched(&self) -> Vec<(f64, f64)> {
+        match &self.0 {
+            Form::Exact(_) => self.covers(),
+            Form::Grids(grids) => grids.searched(),
+        }
+    }
+
+    /// The posterior for joint predictions.
+    pub(super) fn terrain(&self) -> Result<Terrain> {
+        Ok(match &self.0 {
+            Form::Exact(exact) => Terrain::Exact(exact.terrain()?),
+            Form::Grids(grids) => Terrain::Grids(Box::new(grids.terrain()?)),
+        })
+    }
+
+    /// A whole function drawn from the posterior.
+    pub(super) fn sample(&self, rng: &mut Xoshiro256PlusPlus) -> Result<Path> {
+        Ok(match &self.0 {
+            Form::Exact(exact) => Path::Exact(exact.sample(rng)?),
+            Form::Grids(grids) => Path::Grids(grids.sample(rng)?),
+        })
+    }
+
+    /// Predicts a value, then learns it, if it lies in the box that the model covers. `all` are the results, this
+    /// one included.
+    pub(super) fn observe(&mut self, settings: &OptimizerSettings, all: &Rows) -> Result<Option<Prediction>> {
+        match &mut self.0 {
+            Form::Grids(grids) => grids.observe(settings, all),
+            Form::Exact(exact) if is_exact(settings, all) => Ok(Some(exact.observe(settings, all)?)),
+            Form::Exact(exact) => {
+                let last = &all.x[all.x.len() - exact.process().dim()..];
+                let prediction = exact.predict(last)?;
+                *self = Self(Form::Grids(Box::new(Grids::new(exact.process().dim(), settings, all)?)));
+                Ok(Some(prediction))
+            }
+        }
+    }
+
+    /// Fits the hyperparameters to convergence.
+    pub(super) fn converge(&mut self, settings: &OptimizerSettings, all: &Rows) -> Result<()> {
+        match &mut self.0 {
+            Form::Exact(exact) => exact.converge(),
+            Form::Grids(grids) => grids.converge(settings, all),
+        }
+    }
+}
+
+/// Whether the results are few enough for an exact process, and the settings such that it can have them.
+fn is_exact(settings: &OptimizerSettings, rows: &Rows) -> bool {
+    rows.len() <= settings.exact_until && settings.local != Some(true) && Exact::can_have(settings.family)
+}
+
+/// A prediction of standardised values in the units of the values.
+fn in_units(TargetScale { shift, scale }: TargetScale, p: Prediction) -> Prediction {
+    let square = scale * scale;
+    Prediction { mean: shift + scale * p.mean, variance: square * p.variance, noise: square * p.noise }
+}
+
+/// Whether hyperparameters are to be fitted again, so many results after the last time.
+fn is_due(schedule: Schedule, since: f64, count: f64) -> bool {
+    matches!(schedule, Schedule::Geometric { ratio } if since >= (ratio - 1.0) * (count - since).max(10.0))
+}
+
+/// Mean and deviation of the values.
+fn scale_of(rows: &Rows) -> TargetScale {
+    let n = rows.len() as f64;
+    let shift = rows.y.iter().sum::<f64>() / n;
+    let variance = rows.y.iter().map(|y| (y - shift).powi(2)).sum::<f64>() / n;
+    TargetScale { shift, scale: if variance > 0.0 { variance.sqrt() } else { 1.0 } }
+}
+
+/// A prior in the unit cube and on the whole function, as one in [−1, 1] and on one of several blocks.
+fn in_coordinates(name: &str, prior: Hyperprior, blocks: usize) -> Hyperprior {
+    match prior {
+        // A length in the unit cube is twice as long here.
+        Hyperprior::Gamma { shape, rate } if name.contains("lengthscale") => {
+            Hyperprior::Gamma { shape, rate: rate / 2.0 }
+        }
+        Hyperprior::LogNormal { mu, sigma } if name.contains("lengthscale") => {
+            Hyperprior::LogNormal { mu: mu + 2f64.ln(), sigma }
+        }
+        // The variances of all blocks add up to one with the mean that was given. A shape below 1 would draw
+        // every block to nothing before the results can speak.
+        Hyperprior::Gamma { shape, rate } if name.contains("outputscale") => {
+            let own = (shape / blocks as f64).max(1.0);
+            Hyperprior::Gamma { shape: own, rate: rate * blocks as f64 * own / shape }
+        }
+        other => other,
+    }
+}
+
+/// The optimiser of the first fit, and of one that is asked for.
+fn thorough() -> LbfgsB {
+    LbfgsB { max_evaluations: 40, relative_tolerance: 1e-6, ..LbfgsB::default() }
+}
+
+/// A few steps from where the last fit ended.
+fn brief() -> LbfgsB {
+    LbfgsB {
+        max_evaluations: 10,
+        relative_tolerance: 1e-6,
+        first_step: 0.3,
+        first_curvature: 0.5,
+        ..LbfgsB::default()
+    }
+}
+
+/// The posterior of a [`Landscape`] over all its dimensions, for joint predictions.
+#[derive(Debug, Clone)]
+pub(super) enum Terrain {
+    Exact(KernelPosterior),
+    Grids(Box<GridTerrain>),
+}
+
+impl Terrain {
+    /// Takes the mean at a point for granted: its result is pending.
+    pub(super) fn assume_mean(&mut self, x: &[f64]) -> Result<()> {
+        match self {
+            Self::Exact(posterior) => posterior.assume_mean(x),
+            Self::Grids(terrain) => terrain.assume_mean(x),
+        }
+    }
+
+    fn surrogate(&self) -> &dyn Surrogate {
+        match self {
+            Self::Exact(posterior) => posterior,
+            Self::Grids(terrain) => terrain.as_ref(),
+        }
+    }
+}
+
+impl Surrogate for Terrain {
+    fn dim(&self) -> usize {
+        self.surrogate().dim()
+    }
+
+    fn bounds(&self) -> Vec<(f64, f64)> {
+        self.surrogate().bounds()
+    }
+
+    fn noise(&self) -> f64 {
+        self.surrogate().noise()
+    }
+
+    fn mean(&self, x: &[f64]) -> Result<f64> {
+        self.surrogate().mean(x)
+    }
+
+    fn predict(&self, x: &[f64], out: &mut Joint) -> Result<()> {
+        self.surrogate().predict(x, out)
+    }
+
+    fn pull_back(
+        &self,
+        x: &[f64],
+        joint: &Joint,
+        by_mean: &[f64],
+        by_covariance: &[f64],
+        gradient: &mut [f64],
+    ) -> Result<()> {
+        self.surrogate().pull_back(x, joint, by_mean, by_covariance, gradient)
+    }
+}
+
+/// A function drawn from the posterior of a [`Landscape`].
+pub(super) enum Path {
+    Exact(PathSample),
+    Grids(GridPath),
+}
+
+impl Path {
+    pub(super) fn evaluate(&self, x: &[f64], gradient: Option<&mut [f64]>) -> Result<f64> {
+        match (self, gradient) {
+            (Self::Exact(path), None) => path.value(x),
+            (Self::Exact(path), Some(gradient)) => path.value_and_gradient(x, gradient),
+            (Self::Grids(path), gradient) => path.evaluate(x, gradient),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priors_of_a_sum_add_up_to_the_prior_that_was_given() {
+        let given = Hyperprior::Gamma { shape: 2.0, rate: 0.15 };
+        for blocks in [1, 2, 21] {
+            let Hyperprior::Gamma { shape, rate } = in_coordinates("outputscale", given, blocks) else {
+                panic!("another family")
+            };
+            assert!(shape >= 1.0 && (blocks as f64 * shape / rate - 2.0 / 0.15).abs() < 1e-10);
+        }
+    }
+}
