@@ -29,6 +29,7 @@ fn strategy(text: &str) -> Result<Strategy, Failure> {
         ("thompson", None) if !greedy => return Ok(Strategy::Thompson),
         ("logei", None) => Acquisition::LogExpectedImprovement,
         ("ei", None) => Acquisition::ExpectedImprovement,
+        ("mes", None) => Acquisition::MaxValueEntropy,
         ("pi", None) => Acquisition::ProbabilityOfImprovement,
         ("ucb", None) => Acquisition::UCB,
         ("ucb", Some(beta)) => match beta.parse::<f64>() {
@@ -41,7 +42,7 @@ fn strategy(text: &str) -> Result<Strategy, Failure> {
             }
         },
         _ => {
-            let known = "logei, ei, pi, ucb, ucb:4 or thompson, or greedy before one of the first five";
+            let known = "logei, ei, pi, mes, ucb, ucb:4 or thompson, or greedy before one of the first six";
             return Err(refuse("strategy", format!("'{text}' is not {known}")));
         }
     };
@@ -79,7 +80,9 @@ impl Optimizer {
         maximize: bool,
         strategy: &str,
         initial: Option<usize>,
+        exact_until: Option<usize>,
         grid: Option<usize>,
+        local: Option<bool>,
         kernel: &str,
         known_noise: bool,
         seed: u64,
@@ -92,7 +95,9 @@ impl Optimizer {
             goal: if maximize { Goal::Maximise } else { Goal::Minimise },
             strategy: self::strategy(strategy)?,
             initial,
+            exact_until: exact_until.unwrap_or_else(|| OptimizerSettings::default().exact_until),
             grid,
+            local,
             family: family(kernel)?,
             known_noise,
             seed,

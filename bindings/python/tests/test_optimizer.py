@@ -23,9 +23,10 @@ def branin(x, y):
 SPACE = [(-5, 10), (0, 15)]
 
 
-@pytest.mark.parametrize("strategy", ["logei", "ucb:4", "greedy ei", "thompson"])
-def test_branin(strategy):
-    search = Optimizer(SPACE, strategy=strategy, random_state=1)
+@pytest.mark.parametrize("model", [{}, {"exact_until": 0}, {"exact_until": 20, "grid": 18}, {"local": True}])
+@pytest.mark.parametrize("strategy", ["logei", "ucb:4", "greedy ei", "mes", "thompson"])
+def test_branin(strategy, model):
+    search = Optimizer(SPACE, strategy=strategy, random_state=1, **model)
     for _ in range(15):
         X = search.ask(2)
         assert X.shape == (2, 2)

@@ -82,6 +82,8 @@ pub struct Experiment {
     pub figure: &'static str,
     /// What is run and what it shows.
     pub about: &'static str,
+    /// Whether it reads files.
+    needs_data: bool,
     run: fn(&Options) -> anyhow::Result<()>,
 }
 
@@ -97,7 +99,7 @@ pub fn run(name: &str, options: &Options) -> anyhow::Result<()> {
         anyhow::bail!("there is no experiment {name:?}; there are {}", names.join(", "));
     };
     anyhow::ensure!(
-        options.data.is_dir(),
+        options.data.is_dir() || !experiment.needs_data,
         "no data folder at {}: give --data DIR or set WISKI_DATA",
         options.data.display()
     );

@@ -28,22 +28,28 @@ class Recommendation(NamedTuple):
 
 
 class Optimizer:
-    """Proposes points and learns from results; a proposal takes as long after ten thousand trials as after ten.
+    """Proposes points and learns from results; a proposal takes as long after ten thousand trials as after a thousand.
 
     Parameters
     ----------
     space : mapping or sequence
-        One to four dimensions, each ``(low, high)``, ``(low, high, "log")``, ``(low, high, "int")`` or
+        One to fifty dimensions, each ``(low, high)``, ``(low, high, "log")``, ``(low, high, "int")`` or
         ``(low, high, "log", "int")``. With a mapping from names, points are dictionaries; with a sequence, arrays.
     maximize : bool, default=False
         Whether large values are wanted.
     strategy : str, default="logei"
-        ``"logei"``, ``"ei"``, ``"ucb"``, ``"ucb:4"``, ``"pi"`` or ``"thompson"``. Several points are found together,
-        or one after the other with ``"greedy "`` in front.
+        ``"logei"``, ``"ei"``, ``"ucb"``, ``"ucb:4"``, ``"pi"``, ``"mes"`` (information about the maximum) or
+        ``"thompson"``. Several points are found together, or one after the other with ``"greedy "`` in front.
     initial : int, default=None
         The number of points of the quasi-random design at the start. None is twice the dimensions plus three.
+    exact_until : int, default=None
+        Up to so many results the model is an exact Gaussian process; beyond, it lives on grids, in constant time.
+        None is 250, and 0 grids from the start.
     grid : int, default=None
         Grid points per axis. None is a choice by the number of dimensions.
+    local : bool, default=None
+        Whether a search on grids closes in on the best point, with a grid that becomes finer as it does. True: from
+        the start. None: in more than four dimensions, once it is on grids.
     kernel : str, default="matern52"
         ``"matern52"``, ``"matern32"``, ``"matern12"``, ``"rbf"`` or ``"rq"``.
     known_noise : bool, default=False
@@ -71,7 +77,9 @@ class Optimizer:
         maximize: bool = False,
         strategy: str = "logei",
         initial: int | None = None,
+        exact_until: int | None = None,
         grid: int | None = None,
+        local: bool | None = None,
         kernel: str = "matern52",
         known_noise: bool = False,
         random_state: int = 0,
@@ -80,7 +88,7 @@ class Optimizer:
         entries = space.items() if self._named else ((f"x{i}", entry) for i, entry in enumerate(space))
         given = [_dimension(str(name), entry) for name, entry in entries]
         self._search = _core.Optimizer(
-            given, maximize, strategy, initial, grid, kernel, known_noise, int(random_state)
+            given, maximize, strategy, initial, exact_until, grid, local, kernel, known_noise, int(random_state)
         )
 
     @property

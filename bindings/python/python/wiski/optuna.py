@@ -12,15 +12,15 @@ from optuna.trial import FrozenTrial, TrialState
 
 from wiski._optimizer import Optimizer
 
-# One to four dimensions can be searched on a grid.
-_MOST = 4
+# So many dimensions can be searched together.
+_MOST = 50
 
 
 class WiskiSampler(BaseSampler):
     """Proposes numbers by Bayesian optimisation with :class:`wiski.Optimizer`; a proposal takes as long after ten
-    thousand trials as after ten.
+    thousand trials as after a thousand.
 
-    The first four numeric parameters, by name, are searched together; others, and categories, are drawn at random.
+    The first fifty numeric parameters, by name, are searched together; others, and categories, are drawn at random.
 
     Parameters
     ----------

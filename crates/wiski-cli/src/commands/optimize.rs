@@ -120,7 +120,13 @@ struct SearchOptions {
     #[arg(long)]
     greedy: bool,
 
-    /// Close in on the best point with an ever finer grid; more than four numbers are always searched so
+    /// Up to so many results an exact process is used, without a grid; beyond, grids, in constant time. 0 for grids
+    /// from the start
+    #[arg(long, default_value_t = OptimizerSettings::default().exact_until, value_name = "RESULTS")]
+    exact_until: usize,
+
+    /// Close in on the best point with an ever finer grid from the start; on grids more than four numbers are
+    /// always searched so
     #[arg(long)]
     local: bool,
 
@@ -260,6 +266,7 @@ impl SearchOptions {
             strategy,
             initial: self.initial,
             grid: self.grid,
+            exact_until: self.exact_until,
             local: self.local.then_some(true),
             seed: self.seed,
             ..OptimizerSettings::default()

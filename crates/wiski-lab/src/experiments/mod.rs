@@ -23,6 +23,7 @@ pub(crate) const ALL: [Experiment; 8] = [
         figure: "Figure 1",
         about: "forty days of an exchange rate with spectral mixture kernels, in time order and shuffled: WISKI, O-SVGP, \
                 O-SGPR after 10, 20 and 30 observations",
+        needs_data: true,
         run: fx::run,
     },
     Experiment {
@@ -30,6 +31,7 @@ pub(crate) const ALL: [Experiment; 8] = [
         figure: "Figure 2",
         about: "seconds a row against n, and RMSE, on powerplant: exact by Cholesky and by conjugate gradients, batch \
                 SKI, O-SVGP, WISKI",
+        needs_data: true,
         run: timing::run,
     },
     Experiment {
@@ -37,6 +39,7 @@ pub(crate) const ALL: [Experiment; 8] = [
         figure: "Figure 3",
         about: "test NLL and RMSE along the stream on skillcraft, powerplant, elevators, protein, a sample of 3droad \
                 and an elevation model, for every method that can run",
+        needs_data: true,
         run: regression::run,
     },
     Experiment {
@@ -45,6 +48,7 @@ pub(crate) const ALL: [Experiment; 8] = [
         about: "accuracy along the stream on banana and svmguide1: Dirichlet classification, exact and by WISKI, O-SVGP \
                 with a Bernoulli likelihood; banana from left to right with decision surfaces (parts: banana, \
                 svmguide1, ordered)",
+        needs_data: true,
         run: classification::run,
     },
     Experiment {
@@ -53,6 +57,7 @@ pub(crate) const ALL: [Experiment; 8] = [
         about: "best value and seconds an iteration on six noisy functions of three variables, three points at a time: \
                 WISKI, exact, O-SVGP; simple regret of WISKI and exact at equal evaluations (parts: the functions, \
                 regret, regret-branin2 and so on)",
+        needs_data: false,
         run: optimisation::run,
     },
     Experiment {
@@ -60,6 +65,7 @@ pub(crate) const ALL: [Experiment; 8] = [
         figure: "Figures 5b and 5c",
         about: "where to measure malaria next: test RMSE and a map of the chosen places for WISKI, exact, O-SVGP and \
                 random choice (parts: malaria_ago, malaria_bfa2017)",
+        needs_data: true,
         run: active::run,
     },
     Experiment {
@@ -67,6 +73,7 @@ pub(crate) const ALL: [Experiment; 8] = [
         figure: "appendix",
         about: "inducing points of WISKI and O-SVGP, root rank against the exact stencil, β and update steps of O-SVGP \
                 (parts: inducing, rank, beta, steps, sine)",
+        needs_data: true,
         run: ablation::run,
     },
     Experiment {
@@ -74,6 +81,7 @@ pub(crate) const ALL: [Experiment; 8] = [
         figure: "not in the paper",
         about: "cost against the number of grid points for the dense, the sparse and the iterative engine, and RMSE of an \
                 elevation model as the grid grows (parts: terrain, cube)",
+        needs_data: true,
         run: large::run,
     },
 ];

@@ -133,6 +133,9 @@ impl KernelPosterior {
         let k = self.kernel.matrix(&self.places, x);
         out.reset(q, self.weights.len());
         self.gram_of(x, out);
+        // Where the function is known almost without noise, what is left of a variance is rounding; a deviation of
+        // nothing would have no derivative.
+        let smallest = f64::EPSILON * self.weights.len() as f64 * self.kernel.variance();
         for i in 0..q {
             let own = k.col_as_slice(i);
             out.mean[i] = dot(own, &self.weights);
@@ -141,9 +144,8 @@ impl KernelPosterior {
         for i in 0..q {
             for j in 0..q {
                 let change = dot(k.col_as_slice(i), out.white(j));
-                // Rounding must not make a variance negative.
                 let entry = &mut out.covariance[i * q + j];
-                *entry = if i == j { (*entry + change).max(0.0) } else { *entry + change };
+                *entry = if i == j { (*entry + change).max(smallest) } else { *entry + change };
             }
         }
         Ok(())

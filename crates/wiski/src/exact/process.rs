@@ -373,6 +373,25 @@ mod tests {
         assert_eq!(process.count(), 10);
     }
 
+    /// A variance that has vanished in rounding still has a derivative.
+    #[test]
+    fn criteria_are_finite_at_places_that_are_known() {
+        let mut process = ExactProcess::new(Family::Rbf, 1, 1e-12).unwrap();
+        for i in 0..12 {
+            process.observe(&[0.2 * f64::from(i) - 1.0], 0.1 * f64::from(i * i), 1.0).unwrap();
+        }
+        let posterior = process.posterior().unwrap();
+        let mut joint = crate::posterior::Joint::default();
+        for i in 0..12 {
+            let x = [0.2 * f64::from(i) - 1.0];
+            posterior.predict(&x, &mut joint).unwrap();
+            assert!(joint.variance(0) > 0.0 && joint.variance(0) < 1e-9, "{}", joint.variance(0));
+            let mut gradient = [0.0];
+            posterior.pull_back(&x, &joint, &[1.0], &[0.5 / joint.variance(0).sqrt()], &mut gradient).unwrap();
+            assert!(gradient[0].is_finite());
+        }
+    }
+
     /// A covariance is what an observation of one point changes at the other.
     #[test]
     fn a_mean_taken_for_granted_is_an_observation_of_it() {
