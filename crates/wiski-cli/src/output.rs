@@ -70,6 +70,14 @@ impl Output {
         Ok(Self::new(path, Box::new(file), Some(draft)))
     }
 
+    /// As [`Output::open`], but refuses to replace a file that is read: a model, say.
+    pub(crate) fn open_beside(path: &str, model: &Path) -> anyhow::Result<Self> {
+        if let (Ok(a), Ok(b)) = (fs::canonicalize(path), fs::canonicalize(model)) {
+            anyhow::ensure!(a != b, "{path}: that is the model, which would be lost");
+        }
+        Ok(Self::open(path)?)
+    }
+
     fn new(name: &str, writer: Box<dyn Write + Send>, draft: Option<Draft>) -> Self {
         let writer = BufWriter::with_capacity(1 << 16, writer);
         Self { name: name.to_owned(), row: String::new(), cells: 0, writer, draft }

@@ -159,6 +159,7 @@ pub(crate) fn refusal(
         wiski::Error::UnknownLabel { label, known, .. } => {
             (Some(&columns.target), format!("'{label}' is not one of the classes {}", known.join(", ")))
         }
+        wiski::Error::Config { field, reason } if field == "time" => (columns.time.as_ref(), reason.clone()),
         other => (None, other.to_string()),
     };
     let line = row.line.map(|line| format!(" (line {line})")).unwrap_or_default();

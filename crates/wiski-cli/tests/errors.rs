@@ -120,6 +120,30 @@ fn columns_and_options_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn targets_and_times_that_make_no_sense_name_their_column() {
+    let folder = Folder::new();
+    folder.write("data.csv", table(400, 1));
+    folder.refused(
+        "stream data.csv --target y --classify",
+        "different labels; a number is predicted by regression",
+    );
+    let rows: String = table(60, 1)
+        .lines()
+        .enumerate()
+        .map(|(i, line)| match i {
+            0 => format!("{line},when\n"),
+            50 => format!("{line},3\n"),
+            _ => format!("{line},{i}\n"),
+        })
+        .collect();
+    folder.write("times.csv", rows);
+    folder.refused(
+        "stream times.csv --target y --time-col when --half-life 30s",
+        "row 50 (line 51), column 'when': times must not decrease, but 3 follows 49",
+    );
+}
+
+#[test]
 fn damaged_models_are_refused_by_every_command() {
     let folder = Folder::new();
     folder.write("data.csv", table(100, 1));
@@ -170,6 +194,11 @@ fn a_refused_row_changes_no_file() {
     folder.write("p.csv", "precious");
     folder.refused("predict m.wiski bad.csv -o p.csv", "row 31");
     assert_eq!(folder.read("p.csv"), "precious");
+    // The model is not replaced by its own predictions, by whatever name.
+    for command in ["predict m.wiski data.csv -o ./m.wiski", "explore m.wiski data.csv -o m.wiski"] {
+        folder.refused(command, "that is the model");
+        assert!(fs::read(folder.path("m.wiski")).unwrap() == before);
+    }
     // What was learned before the bad row is kept when bad rows are skipped.
     folder.ok("update m.wiski bad.csv --on-bad-row skip");
     assert_eq!(folder.json("info m.wiski --json")["n"], 130.0);

@@ -356,7 +356,7 @@ fn every_strategy_finds_the_optimum_of_branin() {
                 continue;
             }
             // By an exact process all the way, by grids all the way, and from one to the other.
-            for exact_until in [250, 0, 30] {
+            for exact_until in [500, 0, 30] {
                 let settings =
                     OptimizerSettings { strategy, exact_until, seed: 3, ..OptimizerSettings::default() };
                 let mut optimizer = Optimizer::new(branin_space(), settings).unwrap();
@@ -365,7 +365,7 @@ fn every_strategy_finds_the_optimum_of_branin() {
                         optimizer.tell(&x, branin(&x)).unwrap();
                     }
                 }
-                assert_eq!(optimizer.landscape().unwrap().is_exact(), exact_until == 250);
+                assert_eq!(optimizer.landscape().unwrap().is_exact(), exact_until == 500);
                 assert_eq!(optimizer.landscape().unwrap().count(), 60 / q * q);
                 let best = optimizer.best().unwrap();
                 let Outcome::Value(value) = best.outcome else { panic!("failed") };
@@ -519,7 +519,7 @@ fn many_dimensions_are_searched_better_than_at_random() {
 
 #[test]
 fn one_step_a_result_is_a_schedule_too() {
-    for exact_until in [0, 250] {
+    for exact_until in [0, 500] {
         let schedule = Schedule::EveryStep { rate: 0.02 };
         let settings = OptimizerSettings { schedule, exact_until, ..OptimizerSettings::default() };
         steps_are_taken(settings);

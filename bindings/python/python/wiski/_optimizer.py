@@ -44,7 +44,7 @@ class Optimizer:
         The number of points of the quasi-random design at the start. None is twice the dimensions plus three.
     exact_until : int, default=None
         Up to so many results the model is an exact Gaussian process; beyond, it lives on grids, in constant time.
-        None is 250, and 0 grids from the start.
+        None is 500, and 0 grids from the start.
     grid : int, default=None
         Grid points per axis. None is a choice by the number of dimensions.
     local : bool, default=None

@@ -53,7 +53,7 @@ impl Explore {
             None => None,
         };
         let chosen = choose_rows(model, &pool, reference.as_deref(), self.choose)?;
-        let mut out = Output::open(&self.output)?;
+        let mut out = Output::open_beside(&self.output, &self.model)?;
         names.iter().for_each(|name| out.text(name));
         out.end_row()?;
         for i in chosen {

@@ -36,7 +36,7 @@ impl Predict {
     pub(crate) fn run(&self) -> Result<()> {
         let Stored { columns, mut model, .. } = reading::load(&self.model)?;
         let source = Source::open(&self.input, &self.reading.format)?;
-        let mut out = Output::open(&self.output)?;
+        let mut out = Output::open_beside(&self.output, &self.model)?;
         source.columns().iter().for_each(|name| out.text(name));
         let added: Vec<String> = match &model {
             Model::Regressor(_) => ["mean", "std", "lower", "upper"].map(String::from).to_vec(),

@@ -56,7 +56,7 @@ impl Sample {
             let figure = picture(&stored, &functions)?;
             return plot::write(figure.as_ref(), std::path::Path::new(&self.output));
         }
-        let mut out = Output::open(&self.output)?;
+        let mut out = Output::open_beside(&self.output, &self.model)?;
         let header = |out: &mut Output, names: &[String]| {
             names.iter().for_each(|name| out.text(name));
             (1..=functions.len()).for_each(|i| out.text(&format!("f{i}")));

@@ -61,9 +61,9 @@ pub struct OptimizerSettings {
     pub strategy: Strategy,
     /// The number of points of the initial design; `None` for twice the dimensions plus three.
     pub initial: Option<usize>,
-    /// Up to so many results the model is an exact process, without a grid: it sees every detail, and each step
-    /// costs as the square of the results and each fit as their cube, a tenth of a second at 250. Beyond, grids
-    /// take over, in constant time. RBF and Matérn kernels only; with `local` set to true grids are used from the
+    /// Up to so many results the model is an exact process, without a grid: it sees every detail, each point that
+    /// a criterion looks at costs as the square of the results and each fit as their cube. Beyond, grids take over,
+    /// in constant time; 500 results is where both cost about the same. RBF and Matérn kernels only; with `local` set to true grids are used from the
     /// start.
     pub exact_until: usize,
     /// Grid points per axis; `None` for a choice by the number of dimensions. In more than four: of the grids of
@@ -98,7 +98,7 @@ impl Default for OptimizerSettings {
             goal: Goal::default(),
             strategy: Strategy::default(),
             initial: None,
-            exact_until: 250,
+            exact_until: 500,
             grid: None,
             // Of a standardised value that leaves out some 10⁻⁵ of the variance.
             rank_tolerance: 1e-6,

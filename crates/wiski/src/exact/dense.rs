@@ -121,6 +121,12 @@ pub struct Growing {
     size: usize,
 }
 
+impl Default for Growing {
+    fn default() -> Self {
+        Self { room: Mat::zeros(0, 0), size: 0 }
+    }
+}
+
 impl Growing {
     /// The factor of a symmetric positive definite matrix.
     pub fn new(a: Mat<f64>) -> Result<Self> {

@@ -21,6 +21,9 @@ use crate::likelihood::Softmax;
 use crate::posterior::{Prediction, Predictor};
 use crate::saved::{Restore, restored_after_reading};
 
+/// More classes than this, and fewer than two rows for each, are no classes.
+const MANY_CLASSES: usize = 20;
+
 /// What a classifier says about a row. Classes stand in the order of [`OnlineClassifier::classes`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassPrediction {
@@ -355,6 +358,13 @@ impl OnlineClassifier {
                 self.classes()[0]
             );
             return Err(Error::Config { field: "classes".into(), reason });
+        }
+        let rows = self.warm_up.classes.len();
+        if count > MANY_CLASSES && 2 * count > rows {
+            let reason = format!(
+                "the first {rows} rows have {count} different labels; a number is predicted by regression, not by classes"
+            );
+            return Err(Error::Config { field: "label".into(), reason });
         }
         let running = Processes::start(&self.warm_up, &self.settings, self.input_dim, count, adding)?;
         self.running = Some(Box::new(running));

@@ -17,6 +17,9 @@ use crate::model::{Schedule, TargetScale};
 use crate::posterior::Prediction;
 use crate::saved::{Restore, restored_after_reading};
 
+/// Up to so many results every one is followed by a fit.
+const EACH_UNTIL: usize = 100;
+
 /// An exact process over [−1, 1]^d with the scale of its values, of which large ones are wanted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(remote = "Self")]
@@ -108,10 +111,17 @@ impl Exact {
             self.space.objective(count, &hyper, &self.process.evidence()?, &mut gradient)?;
             self.space.adam_step(adam, &mut hyper, &gradient)?;
             self.process.set_hyperparameters(&hyper)?;
-        } else if is_due(settings.schedule, self.since_refit, self.process.count() as f64) {
+        } else if self.is_due(settings.schedule) {
             self.refit(&brief())?;
         }
         Ok(in_units(self.scale, prediction))
+    }
+
+    /// On a geometric schedule the first results are each followed by a fit: it takes milliseconds, and among few
+    /// results every one can change what the kernel should be.
+    fn is_due(&self, schedule: Schedule) -> bool {
+        let is_early = matches!(schedule, Schedule::Geometric { .. }) && self.process.count() < EACH_UNTIL;
+        is_early || is_due(schedule, self.since_refit, self.process.count() as f64)
     }
 
     /// Fits the hyperparameters to convergence.
