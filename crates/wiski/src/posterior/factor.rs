@@ -29,8 +29,8 @@ pub(crate) struct Factor {
 }
 
 impl Factor {
-    /// The factor of S⁻¹ for S = I + gram/σ², with log det S.
-    pub(crate) fn new(gram: &[f64], noise: f64, p: usize, pool: &mut Pool) -> Result<(Self, f64)> {
+    /// The factor F = R⁻ᵀ of S⁻¹ for S = I + gram/σ², with log det S; and R, lower triangular, column after column.
+    pub(crate) fn new(gram: &[f64], noise: f64, p: usize, pool: &mut Pool) -> Result<(Self, f64, Vec<f64>)> {
         let stride = padded(p);
         let inverse_noise = noise.recip();
         let mut s = pool.take(p * p);
@@ -52,8 +52,7 @@ impl Factor {
         let mut rows = pool.zeros(p * stride);
         let inverse = MatMut::from_column_major_slice_with_stride_mut(&mut rows, p, p, stride);
         invert_lower_triangular(inverse, MatRef::from_column_major_slice(&s, p, p), Par::Seq);
-        pool.give(s);
-        Ok((Self { size: p, stride, rows }, log_det))
+        Ok((Self { size: p, stride, rows }, log_det, s))
     }
 
     /// F without padding, row after row.
