@@ -13,12 +13,16 @@
 
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{cholesky_in_place, cholesky_in_place_scratch};
+use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_inverse::invert_lower_triangular;
-use faer::{MatMut, MatRef, Par};
+use faer::{Accum, MatMut, MatRef, Par};
 
 use crate::error::{Error, Result, length};
 use crate::pool::Pool;
 use crate::simd::{combine_rows, dot, dot_rows, dot_rows_and_deflate, padded};
+
+/// Columns at a time in the product F Fᵀ.
+const PANEL: usize = 64;
 
 /// F with P = F Fᵀ, p×p, stored row after row with zero padding.
 #[derive(Debug, Clone)]
@@ -97,6 +101,26 @@ impl Factor {
     /// The variances P_ii.
     pub(crate) fn variances(&self) -> impl Iterator<Item = f64> + '_ {
         self.rows.chunks_exact(self.stride).map(|row| dot(row, row))
+    }
+
+    /// P = F Fᵀ, row after row. For a fresh factor, which is triangular, that is p³/6 multiply-adds.
+    pub(crate) fn covariance(&self, pool: &mut Pool) -> Vec<f64> {
+        let p = self.size;
+        let mut all = pool.take(p * p);
+        let f = MatRef::from_row_major_slice_with_stride(&self.rows, p, p, self.stride);
+        let rows = self.rows.chunks_exact(self.stride.max(1)).enumerate();
+        let is_upper = rows.into_iter().all(|(i, row)| row[..i].iter().all(|&v| v == 0.0));
+        for first in (0..p).step_by(PANEL) {
+            let end = p.min(first + PANEL);
+            let from = if is_upper { first } else { 0 };
+            let (left, right) = (f.get(..end, from..), f.get(first..end, from..));
+            let out = MatMut::from_row_major_slice_mut(&mut all, p, p).get_mut(..end, first..end);
+            matmul(out, Accum::Replace, left, right.transpose(), 1.0, Par::Seq);
+        }
+        for i in 0..p {
+            (i + 1..p).for_each(|j| all[j * p + i] = all[i * p + j]);
+        }
+        all
     }
 
     /// f = Fᵀφ; its squared norm is the variance φᵀPφ.

@@ -73,6 +73,30 @@ impl Prior {
     }
 }
 
+impl Prior {
+    /// B P Bᵀ for a symmetric p×p matrix, as far as `out` keeps it: the blocks B_i P_ij B_jᵀ, axis by axis.
+    pub(crate) fn spread(&self, covariance: &[f64], out: &mut BlockMatrix, pool: &mut Pool) {
+        let (p, offsets) = (self.rank, self.lattice.offsets());
+        let half = self.expand(covariance, p, pool);
+        out.fill_with_blocks(&self.lattice, pool, |i, j, block, pool| {
+            let n = self.lattice.grids()[j].len();
+            block.fill(0.0);
+            for c in self.components.iter().filter(|c| c.block == i) {
+                let rank = c.root.rank();
+                let own =
+                    MatRef::from_row_major_slice_with_stride(&half[offsets[j] * p + c.first..], n, rank, p);
+                let (mut turned, mut part) = (pool.take(rank * n), pool.take(block.len()));
+                MatMut::from_row_major_slice_mut(&mut turned, rank, n).copy_from(own.transpose());
+                c.root.expand(&turned, n, &mut part, pool);
+                block.iter_mut().zip(&part).for_each(|(b, v)| *b += v);
+                pool.give(turned);
+                pool.give(part);
+            }
+        });
+        pool.give(half);
+    }
+}
+
 impl Component {
     /// For each coordinate, its place among all products of eigenvectors and its prior standard deviation.
     pub(crate) fn deviations(&self) -> Vec<(usize, f64)> {

@@ -10,6 +10,7 @@ use super::{DenseMatrix, StencilMatrix, Symmetric};
 use crate::error::{Result, length};
 use crate::grid::{Grid, Lattice};
 use crate::interp::{POINTS_TOGETHER, Weights};
+use crate::pool::Pool;
 use crate::saved::floats;
 use crate::simd::{LANES, dot};
 
@@ -76,6 +77,14 @@ impl GridMatrix {
         match (self, other) {
             (Self::Stencil(a), Self::Stencil(b)) => a.inner(b),
             _ => dot(self.data(), other.data()),
+        }
+    }
+
+    /// Sets every kept entry to f(i, j).
+    pub(crate) fn fill(&mut self, f: impl Fn(usize, usize) -> f64) {
+        match self {
+            Self::Stencil(a) => a.fill(f),
+            Self::Dense(a) => a.fill(f),
         }
     }
 
@@ -359,25 +368,22 @@ impl BlockMatrix {
         self.offsets.get(j + 1).unwrap_or(&self.size) - self.offsets[j]
     }
 
-    /// Sets every kept entry to the inner product of two rows of a matrix: A = V Vᵀ where kept.
-    pub(crate) fn fill_with_inner_products(&mut self, rows: &[f64], stride: usize) {
-        let row = |i: usize| &rows[i * stride..(i + 1) * stride];
-        for (block, &offset) in self.diagonal.iter_mut().zip(&self.offsets) {
-            let entry = |i: usize, k: usize| dot(row(offset + i), row(offset + k));
-            match block {
-                GridMatrix::Stencil(a) => a.fill(entry),
-                GridMatrix::Dense(a) => a.fill(entry),
-            }
+    /// Sets every kept entry, given a function that writes the whole block between two grids i ≤ j, row after row.
+    pub(crate) fn fill_with_blocks(
+        &mut self,
+        lattice: &Lattice,
+        pool: &mut Pool,
+        mut block: impl FnMut(usize, usize, &mut [f64], &mut Pool),
+    ) {
+        for (j, (diagonal, grid)) in self.diagonal.iter_mut().zip(lattice.grids()).enumerate() {
+            let m = grid.len();
+            let mut whole = pool.take(m * m);
+            block(j, j, &mut whole, pool);
+            diagonal.fill(|i, k| whole[i * m + k]);
+            pool.give(whole);
         }
-        let ends: Vec<usize> = (0..self.offsets.len()).map(|j| self.offsets[j] + self.block_len(j)).collect();
-        let panel = |j: usize| {
-            let len = ends[j] - self.offsets[j];
-            MatRef::from_row_major_slice(&rows[self.offsets[j] * stride..ends[j] * stride], len, stride)
-        };
         for Cross { first, second, data } in &mut self.cross {
-            let (left, right) = (panel(*first), panel(*second));
-            let out = MatMut::from_row_major_slice_mut(data, left.nrows(), right.nrows());
-            matmul(out, Accum::Replace, left, right.transpose(), 1.0, Par::Seq);
+            block(*first, *second, data, pool);
         }
     }
 }
@@ -537,12 +543,16 @@ mod tests {
     }
 
     #[test]
-    fn inner_products_fill_the_kept_entries() {
+    fn blocks_fill_the_kept_entries() {
         let lattice = lattice();
         let m = lattice.len();
         let rows: Vec<f64> = (0..m * 8).map(|i| (i as f64 * 0.77).sin()).collect();
         let mut a = BlockMatrix::zeros(&lattice);
-        a.fill_with_inner_products(&rows, 8);
+        let row = |grid: usize, i: usize| &rows[8 * (lattice.offsets()[grid] + i)..][..8];
+        a.fill_with_blocks(&lattice, &mut Pool::default(), |i, j, block, _| {
+            let n = lattice.grids()[j].len();
+            block.iter_mut().enumerate().for_each(|(at, b)| *b = dot(row(i, at / n), row(j, at % n)));
+        });
         let mut weights = Vec::new();
         lattice.locate(&[0.62; 6], 0, &mut weights).unwrap();
         let projected: Vec<f64> = (0..8)
