@@ -145,10 +145,10 @@ pub(super) fn features(
         && settings.features != Features::Identity
         && matches!(settings.schedule, Schedule::EveryStep { .. });
     if settings.fit_warm_up && !as_the_paper {
-        // A search for blocks ends near the maximum already.
-        let optimiser = match settings.is_additive() {
-            true => LbfgsB { max_evaluations: 60, ..frugal(rows.len() as f64) },
-            false => thorough(),
+        let optimiser = if settings.is_additive() {
+            LbfgsB { relative_tolerance: frugal().relative_tolerance, ..thorough() }
+        } else {
+            thorough()
         };
         warm.fit_hyperparameters(&optimiser)?;
     } else if !settings.fit_warm_up && !settings.is_additive() {
@@ -246,16 +246,10 @@ pub(super) fn brief() -> LbfgsB {
     }
 }
 
-/// A step that gains less log evidence than this, of all rows together, says nothing about the hyperparameters: within
-/// one standard deviation of their posterior it changes by ½ for each of them.
-const MEANINGLESS_GAIN: f64 = 0.1;
-
 /// As [`brief`], for sums of grids: dozens of hyperparameters, each step of which takes milliseconds, so that none is
-/// made that gains nothing.
-pub(super) fn frugal(count: f64) -> LbfgsB {
-    let usual = brief();
-    let relative_tolerance = usual.relative_tolerance.max(MEANINGLESS_GAIN / count.max(1.0));
-    LbfgsB { relative_tolerance, ..usual }
+/// made that gains less than 10⁻⁵ of the log density of a row.
+pub(super) fn frugal() -> LbfgsB {
+    LbfgsB { relative_tolerance: 1e-5, ..brief() }
 }
 
 /// Whether a geometric schedule asks for a refit after so many rows, of `count` in all.
