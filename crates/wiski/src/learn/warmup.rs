@@ -111,6 +111,8 @@ pub struct WarmUp {
     h: Vec<f64>,
     /// The statistics of the rows, as long as neither they nor the map have changed.
     known: Option<Stats>,
+    /// Statistics of an earlier map, whose memory serves again.
+    spent: Option<Stats>,
 }
 
 impl WarmUp {
@@ -139,6 +141,7 @@ impl WarmUp {
             tapes: Vec::new(),
             h,
             known: None,
+            spent: None,
         })
     }
 
@@ -182,7 +185,8 @@ impl WarmUp {
         for ((x, h), tape) in rows.zip(&mut self.tapes) {
             view.forward(x, h, tape)?;
         }
-        let mut stats = Stats::new(self.lattice.clone());
+        let spent = self.spent.take().map(Stats::emptied);
+        let mut stats = spent.unwrap_or_else(|| Stats::new(self.lattice.clone()));
         stats.observe_batch(&self.h, &self.rows.y, Some(&self.rows.noise))?;
         Ok(stats)
     }
@@ -194,7 +198,7 @@ impl WarmUp {
             self.space.evaluate(&stats, &self.hyper, self.tolerance, &mut self.pool, by_hyper)?;
         self.feature_gradient(&posterior, by_features)?;
         posterior.recycle(&mut self.pool);
-        self.known = None;
+        (self.known, self.spent) = (None, Some(stats));
         Ok(value)
     }
 
@@ -428,6 +432,33 @@ mod tests {
         warm.fit_hyperparameters(&LbfgsB::default()).unwrap();
         let parameters = warm.hyper.kernels[0].parameters();
         assert!((parameters[2] - 0.8).abs() < 1e-15 && (parameters[1] - 0.6).abs() > 1e-3, "{parameters:?}");
+    }
+
+    #[test]
+    fn known_statistics_are_those_of_the_present_map_and_rows() {
+        let projection = Projection::new(2, 3, vec![0.5, 0.3, -0.2, 0.1, -0.4, 0.6]).unwrap();
+        let mut warm = warm_up(FeatureMap::from(Linear::new(projection)));
+        let held_out = rows(100).filter(|i| i >= 60);
+        let check = |warm: &mut WarmUp| {
+            let fresh = (warm.rows.clone(), warm.map.clone(), warm.lattice.clone(), warm.hyper.clone());
+            let mut fresh =
+                WarmUp::new(fresh.0, fresh.1, fresh.2, fresh.3, warm.space.clone(), warm.tolerance).unwrap();
+            for _ in 0..2 {
+                assert_eq!(warm.densities(&held_out).unwrap(), fresh.densities(&held_out).unwrap());
+                assert_eq!(warm.residuals().unwrap(), fresh.residuals().unwrap());
+            }
+        };
+        check(&mut warm);
+        warm.fit_hyperparameters(&LbfgsB { max_evaluations: 5, ..LbfgsB::default() }).unwrap();
+        check(&mut warm);
+        let training = WarmUpTraining { epochs: 4, rate: 0.1, feature_rate: 0.05, end_rate: 1e-3 };
+        warm.train(&training, |warm, _| {
+            check(warm);
+            Ok(true)
+        })
+        .unwrap();
+        let mut warm = warm.with_rows(rows(45)).unwrap();
+        check(&mut warm);
     }
 
     #[test]

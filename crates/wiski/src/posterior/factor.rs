@@ -150,3 +150,35 @@ pub(super) fn shrinkage(v: f64, noise: f64) -> f64 {
     // r (r + v) is positive for an added point and for a point that can be removed (−r + v < 0).
     1.0 / (total + total.signum() * (noise * total).sqrt())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_covariance_is_the_product_of_a_fresh_and_of_an_updated_factor() {
+        let (p, pool) = (75, &mut Pool::default());
+        let entry = |i: usize, j: usize| (0.3 * (i as f64 - j as f64)).cos() + f64::from(u8::from(i == j));
+        let gram: Vec<f64> = (0..p * p).map(|at| entry(at / p, at % p)).collect();
+        let (mut factor, _, cholesky) = Factor::new(&gram, 0.5, p, pool).unwrap();
+        for updated in [false, true] {
+            if updated {
+                let mut f: Vec<f64> = (0..factor.stride()).map(|i| (0.7 * i as f64).sin()).collect();
+                f[p..].fill(0.0);
+                factor.update(&f, 0.5, &mut vec![0.0; factor.stride()]);
+            } else {
+                // R Fᵀ = I.
+                for (i, j) in (0..p * p).map(|at| (at / p, at % p)) {
+                    let row = &factor.rows()[j * factor.stride()..];
+                    let sum: f64 = (0..=i).map(|k| cholesky[k * p + i] * row[k]).sum();
+                    assert!((sum - f64::from(u8::from(i == j))).abs() < 1e-12);
+                }
+            }
+            let (rows, all) = (factor.compact(), factor.covariance(pool));
+            for (i, j) in (0..p * p).map(|at| (at / p, at % p)) {
+                let want: f64 = (0..p).map(|k| rows[i * p + k] * rows[j * p + k]).sum();
+                assert!((all[i * p + j] - want).abs() < 1e-13, "({i}, {j}): {} {want}", all[i * p + j]);
+            }
+        }
+    }
+}

@@ -15,6 +15,7 @@
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 
+use super::axis::Eigen;
 use super::{Component, Prior, contract};
 use crate::pool::Pool;
 use crate::simd::padded;
@@ -108,7 +109,7 @@ impl Component {
     pub(crate) fn rotate(&self, x: &[f64], columns: usize, out: &mut [f64], pool: &mut Pool) {
         let along = |k: usize| {
             let eigen = self.root.axes[k].eigen.as_ref();
-            (k, eigen.map_or(MatRef::from_row_major_slice(&[], 0, 0), |e| e.rotation()))
+            (k, eigen.map_or(MatRef::from_row_major_slice(&[], 0, 0), Eigen::rotation))
         };
         contract((0..self.root.axes.len()).map(along), x, columns, out, pool);
     }
@@ -175,7 +176,7 @@ mod tests {
             Kernel::rbf(&[0.9, 0.6, 1.1]).unwrap().scaled(2.0),
         ];
         let mut stats = Stats::new(lattice.clone());
-        for i in 0..90 {
+        for i in 0..90_usize {
             let h: Vec<f64> =
                 (0..7).map(|k| 1.8 * (0.37 * (i * i + k * i + k) as f64).fract() - 0.9).collect();
             stats.observe(&h, 1.0, 1.0).unwrap();
@@ -216,6 +217,34 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_spread_covariance_gives_the_variances_of_the_coordinates() {
+        let lattice = Lattice::new(vec![
+            Grid::covering(&[(-1.0, 1.0)], &[9]).unwrap(),
+            Grid::covering(&[(-1.0, 1.0); 2], &[8, 9]).unwrap(),
+        ])
+        .unwrap();
+        // The second block has two terms.
+        let sum = Kernel::rbf(&[0.5, 0.8]).unwrap() + Kernel::matern32(&[0.9, 0.7]).unwrap().scaled(0.3);
+        let prior = Prior::new(&lattice, &[Kernel::rbf(&[0.6]).unwrap(), sum], 1e-6).unwrap();
+        let p = prior.rank();
+        let entry = |i: usize, j: usize| 1.0 / (1.0 + i as f64 + j as f64) + f64::from(u8::from(i == j));
+        let covariance: Vec<f64> = (0..p * p).map(|at| entry(at / p, at % p)).collect();
+        let mut out = BlockMatrix::zeros(&lattice);
+        prior.spread(&covariance, &mut out, &mut Pool::default());
+        let (mut weights, mut phi) = (Vec::new(), vec![0.0; p]);
+        for i in 0..20_usize {
+            let h: Vec<f64> =
+                (0..3).map(|k| 1.8 * (0.37 * (i * i + k * i + k) as f64).fract() - 0.9).collect();
+            lattice.locate(&h, 0, &mut weights).unwrap();
+            prior.features(&weights, &mut phi, &mut vec![0.0; prior.scratch_len()]);
+            let form = |i: usize| phi[i] * (0..p).map(|j| covariance[i * p + j] * phi[j]).sum::<f64>();
+            let want: f64 = (0..p).map(form).sum();
+            let found = out.quadratic(&lattice, &weights);
+            assert!((found - want).abs() < 1e-13 * p as f64 * want.max(1.0), "{found} {want}");
         }
     }
 }

@@ -135,6 +135,15 @@ impl Stats {
         Self::with_gram(lattice, gram)
     }
 
+    /// No observations any more, in the same memory.
+    pub(crate) fn emptied(mut self) -> Self {
+        let Gram::Exact(a) = &mut self.gram else { return Self::new(self.lattice) };
+        a.clear();
+        self.b.fill(0.0);
+        (self.c, self.log_noise, self.count) = (0.0, 0.0, 0.0);
+        self
+    }
+
     /// No observations yet, with A kept as a root of rank at most `rank` (the paper's form).
     pub fn low_rank(lattice: impl Into<Lattice>, rank: usize) -> Result<Self> {
         let lattice = lattice.into();
