@@ -25,12 +25,14 @@
 //!
 //! Cost beyond the factorization: 7^d m p for A V, and O(m p Σ p_k) for the contractions.
 
+mod rotated;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use faer::linalg::matmul::matmul;
 use faer::linalg::matmul::triangular::{self, BlockStructure};
-use faer::{Accum, Mat, MatMut, MatRef, Par};
+use faer::{Accum, Mat, MatRef, Par};
 
 use crate::error::{Result, length, positive};
 use crate::kernel::Kernel;
@@ -88,24 +90,26 @@ impl Evidence {
         length("kernels", stats.lattice().grids().len(), kernels.len())?;
         let prior = Arc::new(Prior::new(stats.lattice(), kernels, tolerance)?);
         let whitened = stats.whiten(&prior, pool);
-        let posterior = Posterior::from_whitened(prior, &whitened, noise, pool)?;
-        let evidence = Self::of_posterior(stats, kernels, &whitened, &posterior, pool);
+        let (posterior, cholesky) = Posterior::with_cholesky(prior, &whitened, noise, pool)?;
+        let evidence = Self::of_posterior(stats, kernels, &whitened, &posterior, &cholesky, pool);
         whitened.recycle(pool);
+        pool.give(cholesky);
         Ok((evidence, posterior))
     }
 
-    pub(crate) fn of_posterior(
+    fn of_posterior(
         stats: &Stats,
         kernels: &[Kernel],
         whitened: &Whitened,
         posterior: &Posterior,
+        cholesky: &[f64],
         pool: &mut Pool,
     ) -> Self {
         let (noise, z, factor) = (posterior.noise(), posterior.coordinates(), posterior.factor());
         let p = posterior.rank();
         let variance: Vec<f64> = factor.variances().collect();
 
-        let slope = Slope::new(stats, whitened, posterior, pool);
+        let slope = Slope::new(stats, whitened, posterior, cholesky, pool);
         let mut by_kernel: Vec<Vec<f64>> = kernels.iter().map(|k| vec![0.0; k.parameter_count()]).collect();
         for component in posterior.prior().components() {
             let kernel = &kernels[component.block];
@@ -130,22 +134,30 @@ impl Evidence {
 struct Slope<'a> {
     stats: &'a Stats,
     noise: f64,
-    /// [C α]: m rows of `stride` numbers, the last of the p + 1 columns being α.
+    /// [C α]: m rows of `stride` numbers, the last of the p + 1 columns being α, then zeros.
     columns: Vec<f64>,
     stride: usize,
+    /// Whether the rows are coordinates in the eigenvectors of the blocks (module `rotated`).
+    is_rotated: bool,
     /// For each block, the sums of A by lag; none for a low-rank root.
     lags: Vec<Vec<f64>>,
 }
 
 impl<'a> Slope<'a> {
-    fn new(stats: &'a Stats, whitened: &Whitened, posterior: &Posterior, pool: &mut Pool) -> Self {
+    fn new(
+        stats: &'a Stats,
+        whitened: &Whitened,
+        posterior: &Posterior,
+        cholesky: &[f64],
+        pool: &mut Pool,
+    ) -> Self {
         let (prior, factor, noise) = (posterior.prior(), posterior.factor(), posterior.noise());
         // An odd number of cache lines a row, so that the rows around a grid point do not evict each other.
         let (p, lines) = (posterior.rank(), padded(posterior.rank() + 1) / LANES);
         let stride = LANES * (lines | 1);
         if let Some(product) = &whitened.product {
-            let columns = Self::columns_of_product(stats, product, posterior, stride, pool);
-            return Self { stats, noise, columns, stride, lags: lags(stats) };
+            let columns = rotated::columns(stats, product, cholesky, posterior, stride, pool);
+            return Self { stats, noise, columns, stride, is_rotated: true, lags: lags(stats) };
         }
         // [F z̄], then [V a] = B [F z̄], then A [V a].
         let mut coordinates = pool.zeros(p * stride);
@@ -163,37 +175,7 @@ impl<'a> Slope<'a> {
         }
         pool.give(coordinates);
         pool.give(values);
-        Self { stats, noise, columns, stride, lags: lags(stats) }
-    }
-
-    /// [C α] from A B: C = (A B) F/σ², α = (b − (A B) z̄)/σ². F is the transposed inverse of a Cholesky factor
-    /// here, upper triangular, so that this costs m p²/2.
-    fn columns_of_product(
-        stats: &Stats,
-        product: &[f64],
-        posterior: &Posterior,
-        stride: usize,
-        pool: &mut Pool,
-    ) -> Vec<f64> {
-        let (p, m, factor) = (posterior.rank(), stats.lattice().len(), posterior.factor());
-        let inverse_noise = posterior.noise().recip();
-        let mut columns = pool.zeros(m * stride);
-        let ab = MatRef::from_row_major_slice_with_stride(product, m, p, padded(p));
-        let f = MatRef::from_row_major_slice_with_stride(factor.rows(), p, p, factor.stride());
-        let mut c = MatMut::from_row_major_slice_mut(&mut columns, m, stride);
-        // Panels of whole products: faster than a triangular one, which is cut into ever smaller pieces.
-        for first in (0..p).step_by(PANEL) {
-            let end = p.min(first + PANEL);
-            let (left, right) = (ab.subcols(0, end), f.submatrix(0, first, end, end - first));
-            let panel = c.as_mut().subcols_mut(first, end - first);
-            matmul(panel, Accum::Replace, left, right, inverse_noise, Par::Seq);
-        }
-        for ((row, ab), &b) in
-            columns.chunks_exact_mut(stride).zip(product.chunks_exact(padded(p))).zip(stats.b())
-        {
-            row[p] = (b - dot(&ab[..p], posterior.coordinates())) * inverse_noise;
-        }
-        columns
+        Self { stats, noise, columns, stride, is_rotated: false, lags: lags(stats) }
     }
 
     fn recycle(self, pool: &mut Pool) {
@@ -208,7 +190,11 @@ impl<'a> Slope<'a> {
         // The other axes' roots carry √s unless axis k does.
         let scale = if k == 0 { component.scale } else { 1.0 };
         let own = &self.columns[at * self.stride..(at + m) * self.stride];
-        let mut sums = diagonal_sums(axes, k, own, self.stride, 0.5 * scale, pool);
+        let mut sums = if self.is_rotated {
+            rotated::diagonal_sums(component, k, own, self.stride, 0.5 * component.scale)
+        } else {
+            diagonal_sums(axes, k, own, self.stride, 0.5 * scale, pool)
+        };
         match self.stats.gram() {
             Gram::Exact(_) => self.subtract_lags(component, kernel, k, &mut sums),
             Gram::LowRank(root) => {

@@ -106,7 +106,13 @@ pub struct WarmUp {
     pool: Pool,
     normaliser: Normaliser,
     tape: Tape,
+    /// What the forward passes of the rows remember, for the way back.
+    tapes: Vec<Tape>,
     h: Vec<f64>,
+    /// The statistics of the rows, as long as neither they nor the map have changed.
+    known: Option<Stats>,
+    /// Statistics of an earlier map, whose memory serves again.
+    spent: Option<Stats>,
 }
 
 impl WarmUp {
@@ -132,7 +138,10 @@ impl WarmUp {
             pool: Pool::default(),
             normaliser: Normaliser::default(),
             tape: Tape::new(),
+            tapes: Vec::new(),
             h,
+            known: None,
+            spent: None,
         })
     }
 
@@ -156,44 +165,53 @@ impl WarmUp {
         (self.map, self.moments, self.hyper)
     }
 
-    /// The statistics of the rows under the present map.
+    /// The statistics of the rows under the present map, to be given back to `known`.
     fn stats(&mut self) -> Result<Stats> {
+        match self.known.take() {
+            Some(stats) => Ok(stats),
+            None => self.observed(),
+        }
+    }
+
+    /// The statistics of the rows, computed anew.
+    fn observed(&mut self) -> Result<Stats> {
         let (d, k) = (self.map.input_dim(), self.map.output_dim());
         if let FeatureMap::Mlp(_) = self.map {
             self.moments = self.map.moments_of(&self.rows.x)?;
         }
         let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
-        for (x, h) in self.rows.x.chunks_exact(d).zip(self.h.chunks_exact_mut(k)) {
-            view.forward(x, h, &mut self.tape)?;
+        self.tapes.resize_with(self.rows.len(), Tape::new);
+        let rows = self.rows.x.chunks_exact(d).zip(self.h.chunks_exact_mut(k));
+        for ((x, h), tape) in rows.zip(&mut self.tapes) {
+            view.forward(x, h, tape)?;
         }
-        let mut stats = Stats::new(self.lattice.clone());
+        let spent = self.spent.take().map(Stats::emptied);
+        let mut stats = spent.unwrap_or_else(|| Stats::new(self.lattice.clone()));
         stats.observe_batch(&self.h, &self.rows.y, Some(&self.rows.noise))?;
         Ok(stats)
     }
 
     /// The objective −(evidence + priors)/n with its gradients in the hyperparameters' unknowns and in φ.
     pub fn evaluate(&mut self, by_hyper: &mut [f64], by_features: &mut [f64]) -> Result<f64> {
-        let stats = self.stats()?;
+        let stats = self.observed()?;
         let (value, posterior) =
             self.space.evaluate(&stats, &self.hyper, self.tolerance, &mut self.pool, by_hyper)?;
         self.feature_gradient(&posterior, by_features)?;
         posterior.recycle(&mut self.pool);
+        (self.known, self.spent) = (None, Some(stats));
         Ok(value)
     }
 
-    /// The gradient in φ at the posterior of the rows, with the features where [`Self::stats`] left them.
+    /// The gradient in φ at the posterior of the rows, with features and tapes as [`Self::observed`] left them.
     fn feature_gradient(&mut self, posterior: &Posterior, by_features: &mut [f64]) -> Result<()> {
         by_features.fill(0.0);
-        let d = self.map.input_dim();
         let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
         let scale = -(self.rows.len() as f64).recip();
-        let (mut dh, mut again) = (Vec::new(), vec![0.0; self.map.output_dim()]);
-        let (rows, tape) = (&self.rows, &mut self.tape);
+        let (rows, tapes, mut dh) = (&self.rows, &mut self.tapes, Vec::new());
         posterior.predictor().for_each_gradient(&self.h, |i, gradient| {
-            view.forward(&rows.x[i * d..(i + 1) * d], &mut again, tape)?;
             dh.clear();
             dh.extend(gradient.slopes_of_evidence(rows.y[i]).map(|g| scale * g / rows.noise[i]));
-            view.backward(tape, &dh, by_features, None)
+            view.backward(&mut tapes[i], &dh, by_features, None)
         })
     }
 
@@ -201,6 +219,7 @@ impl WarmUp {
     pub fn fit_hyperparameters(&mut self, optimiser: &LbfgsB) -> Result<()> {
         let stats = self.stats()?;
         self.hyper = self.space.refit(&stats, &self.hyper, self.tolerance, optimiser, &mut self.pool)?.0;
+        self.known = Some(stats);
         Ok(())
     }
 
@@ -229,6 +248,7 @@ impl WarmUp {
             bounds.project(&mut x[..t]);
             self.hyper = self.space.to_hyperparameters(&x[..t], &self.hyper)?;
             self.map.parameters_mut().copy_from_slice(&x[t..]);
+            self.known = None;
             if !watch(self, epoch)? {
                 break;
             }
@@ -265,6 +285,7 @@ impl WarmUp {
         self.moments = self.map.moments_of(&rows.x)?;
         self.h.resize(rows.len() * self.map.output_dim(), 0.0);
         self.rows = rows;
+        self.known = None;
         Ok(self)
     }
 
@@ -278,7 +299,8 @@ impl WarmUp {
 
     /// What the posterior mean leaves of the targets, and the rank of the posterior.
     pub(super) fn residuals(&mut self) -> Result<(Vec<f64>, usize)> {
-        let (_, posterior) = self.posterior()?;
+        let (stats, posterior) = self.posterior()?;
+        self.known = Some(stats);
         let values = posterior.prior().expand(posterior.coordinates(), 1, &mut self.pool);
         let (k, mut weights) = (self.map.output_dim(), Vec::new());
         let mut residuals = self.rows.y.clone();
@@ -292,7 +314,9 @@ impl WarmUp {
     /// The share of each block in the variance that the posterior mean explains.
     pub(super) fn shares(&mut self) -> Result<Vec<f64>> {
         let (stats, posterior) = self.posterior()?;
-        Ok(stats.shares(&posterior.prior().expand(posterior.coordinates(), 1, &mut self.pool)))
+        let shares = stats.shares(&posterior.prior().expand(posterior.coordinates(), 1, &mut self.pool));
+        self.known = Some(stats);
+        Ok(shares)
     }
 
     /// The mean log density that the posterior of the rows gives to other rows.
@@ -303,7 +327,8 @@ impl WarmUp {
 
     /// The log density that the posterior of the rows gives to each of other rows.
     pub(super) fn densities(&mut self, held_out: &Rows) -> Result<Vec<f64>> {
-        let (_, posterior) = self.posterior()?;
+        let (stats, posterior) = self.posterior()?;
+        self.known = Some(stats);
         let predictor = posterior.predictor();
         posterior.recycle(&mut self.pool);
         let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
@@ -407,6 +432,33 @@ mod tests {
         warm.fit_hyperparameters(&LbfgsB::default()).unwrap();
         let parameters = warm.hyper.kernels[0].parameters();
         assert!((parameters[2] - 0.8).abs() < 1e-15 && (parameters[1] - 0.6).abs() > 1e-3, "{parameters:?}");
+    }
+
+    #[test]
+    fn known_statistics_are_those_of_the_present_map_and_rows() {
+        let projection = Projection::new(2, 3, vec![0.5, 0.3, -0.2, 0.1, -0.4, 0.6]).unwrap();
+        let mut warm = warm_up(FeatureMap::from(Linear::new(projection)));
+        let held_out = rows(100).filter(|i| i >= 60);
+        let check = |warm: &mut WarmUp| {
+            let fresh = (warm.rows.clone(), warm.map.clone(), warm.lattice.clone(), warm.hyper.clone());
+            let mut fresh =
+                WarmUp::new(fresh.0, fresh.1, fresh.2, fresh.3, warm.space.clone(), warm.tolerance).unwrap();
+            for _ in 0..2 {
+                assert_eq!(warm.densities(&held_out).unwrap(), fresh.densities(&held_out).unwrap());
+                assert_eq!(warm.residuals().unwrap(), fresh.residuals().unwrap());
+            }
+        };
+        check(&mut warm);
+        warm.fit_hyperparameters(&LbfgsB { max_evaluations: 5, ..LbfgsB::default() }).unwrap();
+        check(&mut warm);
+        let training = WarmUpTraining { epochs: 4, rate: 0.1, feature_rate: 0.05, end_rate: 1e-3 };
+        warm.train(&training, |warm, _| {
+            check(warm);
+            Ok(true)
+        })
+        .unwrap();
+        let mut warm = warm.with_rows(rows(45)).unwrap();
+        check(&mut warm);
     }
 
     #[test]

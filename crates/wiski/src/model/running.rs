@@ -231,7 +231,9 @@ impl Running {
         let prediction = self.scale.undo(prediction);
         self.rows_since_refit += 1.0;
         if stream::refit_due(settings.schedule, self.rows_since_refit, self.model.count()) {
-            self.refit(settings, targets, &stream::brief())?;
+            let optimiser =
+                if settings.is_additive() { stream::frugal(self.model.count()) } else { stream::brief() };
+            self.refit(settings, targets, &optimiser)?;
         }
         Ok((outcome, prediction))
     }

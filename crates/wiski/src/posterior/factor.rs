@@ -13,12 +13,16 @@
 
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{cholesky_in_place, cholesky_in_place_scratch};
+use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_inverse::invert_lower_triangular;
-use faer::{MatMut, MatRef, Par};
+use faer::{Accum, MatMut, MatRef, Par};
 
 use crate::error::{Error, Result, length};
 use crate::pool::Pool;
 use crate::simd::{combine_rows, dot, dot_rows, dot_rows_and_deflate, padded};
+
+/// Columns at a time in the product F Fᵀ.
+const PANEL: usize = 64;
 
 /// F with P = F Fᵀ, p×p, stored row after row with zero padding.
 #[derive(Debug, Clone)]
@@ -29,8 +33,8 @@ pub(crate) struct Factor {
 }
 
 impl Factor {
-    /// The factor of S⁻¹ for S = I + gram/σ², with log det S.
-    pub(crate) fn new(gram: &[f64], noise: f64, p: usize, pool: &mut Pool) -> Result<(Self, f64)> {
+    /// The factor F = R⁻ᵀ of S⁻¹ for S = I + gram/σ², with log det S; and R, lower triangular, column after column.
+    pub(crate) fn new(gram: &[f64], noise: f64, p: usize, pool: &mut Pool) -> Result<(Self, f64, Vec<f64>)> {
         let stride = padded(p);
         let inverse_noise = noise.recip();
         let mut s = pool.take(p * p);
@@ -52,8 +56,7 @@ impl Factor {
         let mut rows = pool.zeros(p * stride);
         let inverse = MatMut::from_column_major_slice_with_stride_mut(&mut rows, p, p, stride);
         invert_lower_triangular(inverse, MatRef::from_column_major_slice(&s, p, p), Par::Seq);
-        pool.give(s);
-        Ok((Self { size: p, stride, rows }, log_det))
+        Ok((Self { size: p, stride, rows }, log_det, s))
     }
 
     /// F without padding, row after row.
@@ -100,6 +103,26 @@ impl Factor {
         self.rows.chunks_exact(self.stride).map(|row| dot(row, row))
     }
 
+    /// P = F Fᵀ, row after row. For a fresh factor, which is triangular, that is p³/6 multiply-adds.
+    pub(crate) fn covariance(&self, pool: &mut Pool) -> Vec<f64> {
+        let p = self.size;
+        let mut all = pool.take(p * p);
+        let f = MatRef::from_row_major_slice_with_stride(&self.rows, p, p, self.stride);
+        let rows = self.rows.chunks_exact(self.stride.max(1)).enumerate();
+        let is_upper = rows.into_iter().all(|(i, row)| row[..i].iter().all(|&v| v == 0.0));
+        for first in (0..p).step_by(PANEL) {
+            let end = p.min(first + PANEL);
+            let from = if is_upper { first } else { 0 };
+            let (left, right) = (f.get(..end, from..), f.get(first..end, from..));
+            let out = MatMut::from_row_major_slice_mut(&mut all, p, p).get_mut(..end, first..end);
+            matmul(out, Accum::Replace, left, right.transpose(), 1.0, Par::Seq);
+        }
+        for i in 0..p {
+            (i + 1..p).for_each(|j| all[j * p + i] = all[i * p + j]);
+        }
+        all
+    }
+
     /// f = Fᵀφ; its squared norm is the variance φᵀPφ.
     #[inline]
     pub(crate) fn whiten(&self, phi: &[f64], f: &mut [f64]) {
@@ -126,4 +149,36 @@ pub(super) fn shrinkage(v: f64, noise: f64) -> f64 {
     let total = noise + v;
     // r (r + v) is positive for an added point and for a point that can be removed (−r + v < 0).
     1.0 / (total + total.signum() * (noise * total).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_covariance_is_the_product_of_a_fresh_and_of_an_updated_factor() {
+        let (p, pool) = (75, &mut Pool::default());
+        let entry = |i: usize, j: usize| (0.3 * (i as f64 - j as f64)).cos() + f64::from(u8::from(i == j));
+        let gram: Vec<f64> = (0..p * p).map(|at| entry(at / p, at % p)).collect();
+        let (mut factor, _, cholesky) = Factor::new(&gram, 0.5, p, pool).unwrap();
+        for updated in [false, true] {
+            if updated {
+                let mut f: Vec<f64> = (0..factor.stride()).map(|i| (0.7 * i as f64).sin()).collect();
+                f[p..].fill(0.0);
+                factor.update(&f, 0.5, &mut vec![0.0; factor.stride()]);
+            } else {
+                // R Fᵀ = I.
+                for (i, j) in (0..p * p).map(|at| (at / p, at % p)) {
+                    let row = &factor.rows()[j * factor.stride()..];
+                    let sum: f64 = (0..=i).map(|k| cholesky[k * p + i] * row[k]).sum();
+                    assert!((sum - f64::from(u8::from(i == j))).abs() < 1e-12);
+                }
+            }
+            let (rows, all) = (factor.compact(), factor.covariance(pool));
+            for (i, j) in (0..p * p).map(|at| (at / p, at % p)) {
+                let want: f64 = (0..p).map(|k| rows[i * p + k] * rows[j * p + k]).sum();
+                assert!((all[i * p + j] - want).abs() < 1e-13, "({i}, {j}): {} {want}", all[i * p + j]);
+            }
+        }
+    }
 }

@@ -214,14 +214,26 @@ impl Posterior {
         noise: f64,
         pool: &mut Pool,
     ) -> Result<Self> {
+        let (posterior, cholesky) = Self::with_cholesky(prior, whitened, noise, pool)?;
+        pool.give(cholesky);
+        Ok(posterior)
+    }
+
+    /// The posterior, and the lower triangular R with S = R Rᵀ and F = R⁻ᵀ, column after column.
+    pub(crate) fn with_cholesky(
+        prior: Arc<Prior>,
+        whitened: &Whitened,
+        noise: f64,
+        pool: &mut Pool,
+    ) -> Result<(Self, Vec<f64>)> {
         positive("noise", noise, 0)?;
         let p = prior.rank();
-        let (factor, log_det) = Factor::new(&whitened.gram, noise, p, pool)?;
+        let (factor, log_det, cholesky) = Factor::new(&whitened.gram, noise, p, pool)?;
         let (mut white, mut mean) = (vec![0.0; factor.stride()], pool.take(p));
         let beta: Vec<f64> = whitened.rhs.iter().map(|b| b / noise).collect();
         factor.whiten(&beta, &mut white);
         factor.color(&white, &mut mean);
-        Ok(Self::from_parts(prior, noise, factor, mean, log_det))
+        Ok((Self::from_parts(prior, noise, factor, mean, log_det), cholesky))
     }
 
     /// Gives the memory of a posterior that is no longer needed back to a pool.

@@ -9,6 +9,7 @@ use crate::error::{Result, length};
 use crate::grid::Lattice;
 use crate::interp::{POINTS_TOGETHER, Weights};
 use crate::pool::Pool;
+use crate::simd::dot;
 use crate::structure::BlockMatrix;
 
 /// An immutable posterior for fast predictions, to be shared between threads.
@@ -26,8 +27,14 @@ impl Predictor {
         let (prior, factor) = (posterior.prior(), posterior.factor());
         let mut covariance = BlockMatrix::zeros(prior.lattice());
         let pool = &mut Pool::default();
-        let root = prior.expand(factor.rows(), factor.stride(), pool);
-        covariance.fill_with_inner_products(&root, factor.stride());
+        if let [only] = covariance.diagonal_mut() {
+            let (root, stride) = (prior.expand(factor.rows(), factor.stride(), pool), factor.stride());
+            let row = |i: usize| &root[i * stride..(i + 1) * stride];
+            only.fill(|i, k| dot(row(i), row(k)));
+        } else {
+            // Blocks between grids are whole, so that B P Bᵀ is less work than the products of all rows of B F.
+            prior.spread(&factor.covariance(pool), &mut covariance, pool);
+        }
         let mean = prior.expand(posterior.coordinates(), 1, pool);
         Self { lattice: prior.lattice().clone(), mean, covariance, noise: posterior.noise() }
     }

@@ -10,15 +10,23 @@
 //! a quarter of the work.
 
 use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
-use faer::{Mat, Par};
+use faer::{Mat, MatRef, Par};
 
 use crate::error::{Error, Result};
 
 /// All eigenpairs of a symmetric Toeplitz matrix, largest eigenvalue first.
-pub(super) struct Eigen {
-    pub(super) values: Vec<f64>,
+#[derive(Debug, Clone)]
+pub(crate) struct Eigen {
+    pub(crate) values: Vec<f64>,
     /// Eigenvector j at `vectors[j * g..]`.
-    pub(super) vectors: Vec<f64>,
+    pub(crate) vectors: Vec<f64>,
+}
+
+impl Eigen {
+    /// Vᵀ: takes values on the axis to coordinates in the eigenvectors.
+    pub(crate) fn rotation(&self) -> MatRef<'_, f64> {
+        MatRef::from_row_major_slice(&self.vectors, self.values.len(), self.values.len())
+    }
 }
 
 /// Decomposes the symmetric Toeplitz matrix with the given first column in O(g³/4).

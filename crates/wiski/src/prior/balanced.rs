@@ -133,5 +133,5 @@ fn turned_axis(
     matmul(turned, Accum::Replace, root.as_ref(), falling, factor, Par::Seq);
     let weights = values.iter().rev().map(|v| factor * factor * v.max(0.0)).collect();
     let trace = eigen.values[..rank].iter().sum();
-    Ok((AxisRoot { points: g, rank, rows, stride }, weights, trace))
+    Ok((AxisRoot { points: g, rank, rows, stride, eigen: None }, weights, trace))
 }

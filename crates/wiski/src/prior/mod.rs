@@ -163,23 +163,29 @@ impl Prior {
         out
     }
 
-    /// Bᵀ A B, p×p, for a matrix over the lattice; for several grids also A B, m rows of `padded(p)` numbers.
+    /// Bᵀ A B, p×p, for a matrix over the lattice; for a plain sum of grids also Uᵀ A B, m rows of `padded(p)` numbers.
     pub(crate) fn congruence(&self, a: &BlockMatrix, pool: &mut Pool) -> (Vec<f64>, Option<Vec<f64>>) {
-        if self.lattice.grids().len() > 1 {
-            let (gram, product) = self.products(a, pool);
+        if self.is_plain_sum() {
+            let (gram, product) = self.rotated(a, pool);
             return (gram, Some(product));
         }
-        let between = |left: &Root, right: &Root, pool: &mut Pool| match &a.diagonal()[0] {
-            GridMatrix::Stencil(a) => congruence::stencil(left, a, right, pool),
-            GridMatrix::Dense(a) => congruence::dense(left, a.data(), right, pool),
+        let between = |left: &Component, right: &Component, pool: &mut Pool| {
+            let (i, j, left, right) = (left.block, right.block, &left.root, &right.root);
+            match a.cross().iter().find(|cross| (cross.first, cross.second) == (i, j)) {
+                Some(cross) => congruence::dense(left, &cross.data, right, pool),
+                None => match &a.diagonal()[i] {
+                    GridMatrix::Stencil(a) => congruence::stencil(left, a, right, pool),
+                    GridMatrix::Dense(a) => congruence::dense(left, a.data(), right, pool),
+                },
+            }
         };
         if let [only] = self.components.as_slice() {
-            return (between(&only.root, &only.root, pool), None);
+            return (between(only, only, pool), None);
         }
         let mut gram = pool.take(self.rank * self.rank);
         for (i, left) in self.components.iter().enumerate() {
             for right in &self.components[i..] {
-                let part = between(&left.root, &right.root, pool);
+                let part = between(left, right, pool);
                 for (i, row) in left.range().zip(part.chunks_exact(right.root.rank())) {
                     for (j, &value) in right.range().zip(row) {
                         gram[i * self.rank + j] = value;

@@ -13,7 +13,7 @@
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 
-use super::axis::toeplitz_eigen;
+use super::axis::{Eigen, toeplitz_eigen};
 use crate::error::{Error, Result};
 use crate::interp::Weights;
 use crate::kernel::MAX_DIM;
@@ -29,6 +29,8 @@ pub(crate) struct AxisRoot {
     /// multiplied with √s.
     pub(crate) rows: Vec<f64>,
     pub(crate) stride: usize,
+    /// All eigenpairs of T_k, also of what is dropped, where T_k was decomposed.
+    pub(crate) eigen: Option<Eigen>,
 }
 
 /// The kept sub-indices over axes k … d−1.
@@ -101,18 +103,19 @@ impl Root {
         }
         levels.reverse();
 
-        let axes = eigen.iter().zip(&levels).zip(columns).enumerate().map(|(k, ((eigen, level), column))| {
-            let (points, rank) = (column.len(), level.counts.len());
-            let (stride, factor) = (padded(rank), if k == 0 { scale.sqrt() } else { 1.0 });
-            let mut rows = vec![0.0; points * stride];
-            for j in 0..rank {
-                let root = factor * eigen.values[j].sqrt();
-                for i in 0..points {
-                    rows[i * stride + j] = root * eigen.vectors[j * points + i];
+        let axes =
+            eigen.into_iter().zip(&levels).zip(columns).enumerate().map(|(k, ((eigen, level), column))| {
+                let (points, rank) = (column.len(), level.counts.len());
+                let (stride, factor) = (padded(rank), if k == 0 { scale.sqrt() } else { 1.0 });
+                let mut rows = vec![0.0; points * stride];
+                for j in 0..rank {
+                    let root = factor * eigen.values[j].sqrt();
+                    for i in 0..points {
+                        rows[i * stride + j] = root * eigen.vectors[j * points + i];
+                    }
                 }
-            }
-            AxisRoot { points, rank, rows, stride }
-        });
+                AxisRoot { points, rank, rows, stride, eigen: Some(eigen) }
+            });
         let axes = axes.collect();
         let total: f64 = columns.iter().map(|c| c.len() as f64 * c[0]).product();
         let dropped = scale * (total - levels[0].eigenvalues.iter().sum::<f64>()).max(0.0);
@@ -150,7 +153,7 @@ impl Root {
             for (to, from) in rows.chunks_exact_mut(stride).zip(axis.rows.chunks_exact(axis.stride)) {
                 to[..rank].copy_from_slice(&from[..rank]);
             }
-            AxisRoot { points: axis.points, rank, rows, stride }
+            AxisRoot { points: axis.points, rank, rows, stride, eigen: None }
         };
         (Self::of_box(self.axes.iter().zip(ranks).map(cut).collect(), 0.0), places)
     }
@@ -161,6 +164,20 @@ impl Root {
         on_axes
             .iter()
             .fold(vec![1.0], |all, own| all.iter().flat_map(|&a| own.iter().map(move |&b| a * b)).collect())
+    }
+
+    /// For each column, its place among all products of eigenvectors, ordered as grid points are, and the root of its
+    /// eigenvalue without the scale.
+    pub(crate) fn places(&self) -> Vec<(usize, f64)> {
+        let (mut inner, mut size) = (vec![0], 1);
+        for (axis, level) in self.axes.iter().zip(&self.levels).rev() {
+            let runs = level.counts.iter().enumerate();
+            let raw: Vec<usize> =
+                runs.flat_map(|(a, &count)| inner[..count].iter().map(move |b| a * size + b)).collect();
+            inner = level.order.iter().map(|&i| raw[i]).collect();
+            size *= axis.points;
+        }
+        inner.into_iter().zip(self.levels[0].eigenvalues.iter().map(|v| v.sqrt())).collect()
     }
 
     /// The number p of columns.

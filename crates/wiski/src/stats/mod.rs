@@ -112,7 +112,7 @@ pub struct Whitened {
     pub(crate) gram: Vec<f64>,
     /// Bᵀ b.
     pub(crate) rhs: Vec<f64>,
-    /// A B, m rows of `padded(p)` numbers, where several grids made it on the way.
+    /// Uᵀ A B, m rows of `padded(p)` numbers, where a plain sum of grids made it on the way.
     pub(crate) product: Option<Vec<f64>>,
 }
 
@@ -133,6 +133,15 @@ impl Stats {
         let lattice = lattice.into();
         let gram = Gram::Exact(BlockMatrix::zeros(&lattice));
         Self::with_gram(lattice, gram)
+    }
+
+    /// No observations any more, in the same memory.
+    pub(crate) fn emptied(mut self) -> Self {
+        let Gram::Exact(a) = &mut self.gram else { return Self::new(self.lattice) };
+        a.clear();
+        self.b.fill(0.0);
+        (self.c, self.log_noise, self.count) = (0.0, 0.0, 0.0);
+        self
     }
 
     /// No observations yet, with A kept as a root of rank at most `rank` (the paper's form).

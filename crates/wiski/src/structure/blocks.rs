@@ -10,6 +10,7 @@ use super::{DenseMatrix, StencilMatrix, Symmetric};
 use crate::error::{Result, length};
 use crate::grid::{Grid, Lattice};
 use crate::interp::{POINTS_TOGETHER, Weights};
+use crate::pool::Pool;
 use crate::saved::floats;
 use crate::simd::{LANES, dot};
 
@@ -76,6 +77,14 @@ impl GridMatrix {
         match (self, other) {
             (Self::Stencil(a), Self::Stencil(b)) => a.inner(b),
             _ => dot(self.data(), other.data()),
+        }
+    }
+
+    /// Sets every kept entry to f(i, j).
+    pub(crate) fn fill(&mut self, f: impl Fn(usize, usize) -> f64) {
+        match self {
+            Self::Stencil(a) => a.fill(f),
+            Self::Dense(a) => a.fill(f),
         }
     }
 
@@ -300,6 +309,12 @@ impl BlockMatrix {
         self.diagonal.iter_mut().flat_map(GridMatrix::data_mut).chain(crosses).for_each(|a| *a *= c);
     }
 
+    /// A ← 0, in the same memory.
+    pub(crate) fn clear(&mut self) {
+        self.diagonal.iter_mut().for_each(|block| block.data_mut().fill(0.0));
+        self.cross.iter_mut().for_each(|cross| cross.data.fill(0.0));
+    }
+
     /// The same matrix over a grown lattice, given the new place of every old grid point.
     pub(crate) fn embedded(&self, lattice: &Lattice, places: &[usize]) -> Self {
         let mut new = Self::zeros(lattice);
@@ -359,25 +374,22 @@ impl BlockMatrix {
         self.offsets.get(j + 1).unwrap_or(&self.size) - self.offsets[j]
     }
 
-    /// Sets every kept entry to the inner product of two rows of a matrix: A = V Vᵀ where kept.
-    pub(crate) fn fill_with_inner_products(&mut self, rows: &[f64], stride: usize) {
-        let row = |i: usize| &rows[i * stride..(i + 1) * stride];
-        for (block, &offset) in self.diagonal.iter_mut().zip(&self.offsets) {
-            let entry = |i: usize, k: usize| dot(row(offset + i), row(offset + k));
-            match block {
-                GridMatrix::Stencil(a) => a.fill(entry),
-                GridMatrix::Dense(a) => a.fill(entry),
-            }
+    /// Sets every kept entry, given a function that writes the whole block between two grids i ≤ j, row after row.
+    pub(crate) fn fill_with_blocks(
+        &mut self,
+        lattice: &Lattice,
+        pool: &mut Pool,
+        mut block: impl FnMut(usize, usize, &mut [f64], &mut Pool),
+    ) {
+        for (j, (diagonal, grid)) in self.diagonal.iter_mut().zip(lattice.grids()).enumerate() {
+            let m = grid.len();
+            let mut whole = pool.take(m * m);
+            block(j, j, &mut whole, pool);
+            diagonal.fill(|i, k| whole[i * m + k]);
+            pool.give(whole);
         }
-        let ends: Vec<usize> = (0..self.offsets.len()).map(|j| self.offsets[j] + self.block_len(j)).collect();
-        let panel = |j: usize| {
-            let len = ends[j] - self.offsets[j];
-            MatRef::from_row_major_slice(&rows[self.offsets[j] * stride..ends[j] * stride], len, stride)
-        };
         for Cross { first, second, data } in &mut self.cross {
-            let (left, right) = (panel(*first), panel(*second));
-            let out = MatMut::from_row_major_slice_mut(data, left.nrows(), right.nrows());
-            matmul(out, Accum::Replace, left, right.transpose(), 1.0, Par::Seq);
+            block(*first, *second, data, pool);
         }
     }
 }
@@ -412,143 +424,4 @@ impl Symmetric for BlockMatrix {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::assert_equals_twin;
-    use super::*;
-
-    fn lattice() -> Lattice {
-        Lattice::new(vec![
-            Grid::covering(&[(0.0, 1.0), (0.0, 1.0)], &[8, 9]).unwrap(),
-            Grid::covering(&[(0.0, 1.0)], &[11]).unwrap(),
-            Grid::covering(&[(0.0, 1.0); 3], &[4, 5, 4]).unwrap(),
-        ])
-        .unwrap()
-    }
-
-    fn filled(lattice: &Lattice) -> (BlockMatrix, Vec<f64>) {
-        let m = lattice.len();
-        let (mut a, mut twin, mut weights) = (BlockMatrix::zeros(lattice), vec![0.0; m * m], Vec::new());
-        for i in 0..80 {
-            let h: Vec<f64> =
-                (0..lattice.dim()).map(|k| (0.37 * (i * i + k * i + k) as f64).fract()).collect();
-            lattice.locate(&h, 0, &mut weights).unwrap();
-            a.add_outer(lattice, &weights, &[1.5]);
-            let mut w = vec![0.0; m];
-            lattice.scatter(&weights, 1.0, &mut w);
-            for (row, &wi) in twin.chunks_exact_mut(m).zip(&w) {
-                row.iter_mut().zip(&w).for_each(|(t, &wj)| *t += 1.5 * wi * wj);
-            }
-        }
-        (a, twin)
-    }
-
-    #[test]
-    fn equals_the_dense_sum_of_outer_products() {
-        let lattice = lattice();
-        let (mut a, twin) = filled(&lattice);
-        assert_equals_twin(&a, &twin, 1e-14);
-        let copy = a.clone();
-        a.add_scaled(1.0, &copy);
-        a.scale(0.5);
-        assert_equals_twin(&a, &twin, 1e-14);
-
-        let (m, stride) = (lattice.len(), 8);
-        let x: Vec<f64> = (0..m * stride).map(|i| (0.7 * i as f64).cos()).collect();
-        let mut y = vec![f64::NAN; m * stride];
-        a.multiply(&x, stride, &mut y);
-        for (at, &value) in y.iter().enumerate() {
-            let want: f64 = (0..m).map(|j| twin[at / stride * m + j] * x[j * stride + at % stride]).sum();
-            assert!((value - want).abs() < 1e-11, "{value} {want}");
-        }
-
-        let mut weights = Vec::new();
-        lattice.locate(&[0.3; 6], 0, &mut weights).unwrap();
-        let mut w = vec![0.0; lattice.len()];
-        lattice.scatter(&weights, 1.0, &mut w);
-        let mut aw = vec![0.0; lattice.len()];
-        a.apply(&w, &mut aw, &mut []);
-        assert!((a.quadratic(&lattice, &weights) - dot(&w, &aw)).abs() < 1e-12);
-        // What a block has of A w at its own points, once from itself and once from the others.
-        let mut others = vec![f64::NAN; 3];
-        a.product_across(&lattice, &weights, &mut others);
-        let mut place = 0;
-        for (j, (grid, &offset)) in lattice.grids().iter().zip(lattice.offsets()).enumerate() {
-            let own = a.bilinear(&lattice, j, &weights[j], &weights[j]);
-            let (mut sum, mut want) = (own, 0.0);
-            weights[j].for_each(grid, |i, w| {
-                sum += w * others[place];
-                want += w * aw[offset + i];
-                place += 1;
-            });
-            assert!((sum - want).abs() < 1e-12, "{j}: {sum} {want}");
-        }
-        assert_eq!(place, others.len());
-    }
-
-    /// The same numbers, to the last bit for sums and to rounding for forms.
-    #[test]
-    fn many_points_together_equal_one_after_the_other() {
-        let lattice = lattice();
-        let (n, d) = (13, lattice.dim());
-        let h: Vec<f64> = (0..n * d).map(|i| (0.37 * (i * i + 3 * i) as f64).fract()).collect();
-        let c: Vec<f64> = (0..n).map(|i| 0.5 + 0.1 * i as f64).collect();
-        let (mut all, mut weights) = (Vec::new(), Vec::new());
-        lattice.locate_all(&h, 0, &mut all).unwrap();
-        let (mut together, _) = filled(&lattice);
-        let mut singly = together.clone();
-        together.add_outer(&lattice, &all, &c);
-        for (h, c) in h.chunks_exact(d).zip(&c) {
-            lattice.locate(h, 0, &mut weights).unwrap();
-            singly.add_outer(&lattice, &weights, &[*c]);
-        }
-        assert_eq!(together, singly);
-
-        let (mut forms, mut products, mut product) = (vec![f64::NAN; n], Vec::new(), Vec::new());
-        together.quadratics(&lattice, &all, &mut forms);
-        together.product_across(&lattice, &all, &mut products);
-        for (i, h) in h.chunks_exact(d).enumerate() {
-            lattice.locate(h, 0, &mut weights).unwrap();
-            assert_eq!(forms[i], together.quadratic(&lattice, &weights));
-            together.product_across(&lattice, &weights, &mut product);
-            let width = lattice.footprint();
-            assert_eq!(product, products[i * width..(i + 1) * width]);
-        }
-    }
-
-    #[test]
-    fn embedding_keeps_every_entry() {
-        let lattice = lattice();
-        let (a, twin) = filled(&lattice);
-        // Large enough that the dense block of the third grid becomes a stencil.
-        let growth = lattice.growth_to(&[-0.4, 1.3, 1.1, 5.9, 3.0, 5.9], 100_000, 0).unwrap();
-        let (large, places) = lattice.grown(&growth).unwrap();
-        let b = a.embedded(&large, &places);
-        assert!(
-            matches!(a.diagonal[2], GridMatrix::Dense(_)) && matches!(b.diagonal[2], GridMatrix::Stencil(_))
-        );
-        let (m, n) = (lattice.len(), large.len());
-        let mut want = vec![0.0; n * n];
-        for i in 0..m {
-            for j in 0..m {
-                want[places[i] * n + places[j]] = twin[i * m + j];
-            }
-        }
-        assert_equals_twin(&b, &want, 1e-14);
-    }
-
-    #[test]
-    fn inner_products_fill_the_kept_entries() {
-        let lattice = lattice();
-        let m = lattice.len();
-        let rows: Vec<f64> = (0..m * 8).map(|i| (i as f64 * 0.77).sin()).collect();
-        let mut a = BlockMatrix::zeros(&lattice);
-        a.fill_with_inner_products(&rows, 8);
-        let mut weights = Vec::new();
-        lattice.locate(&[0.62; 6], 0, &mut weights).unwrap();
-        let projected: Vec<f64> = (0..8)
-            .map(|c| lattice.gather(&weights, &(0..m).map(|i| rows[8 * i + c]).collect::<Vec<_>>()))
-            .collect();
-        let want = dot(&projected, &projected);
-        assert!((a.quadratic(&lattice, &weights) - want).abs() < 1e-13 * want.max(1.0));
-    }
-}
+mod tests;

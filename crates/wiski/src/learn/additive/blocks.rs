@@ -71,6 +71,18 @@ impl AdditiveSearch<'_> {
         rows: &Rows,
         before: Option<&Hyperparameters>,
     ) -> Result<WarmUp> {
+        let mut warm = self.assembled(blocks, rows, before)?;
+        warm.fit_hyperparameters(&quick())?;
+        Ok(warm)
+    }
+
+    /// The blocks on the given rows with the hyperparameters of `before`, as far as they have the same blocks.
+    pub(super) fn assembled(
+        &self,
+        blocks: &[Block],
+        rows: &Rows,
+        before: Option<&Hyperparameters>,
+    ) -> Result<WarmUp> {
         let mut grids = Vec::with_capacity(blocks.len());
         let mut kernels = Vec::with_capacity(blocks.len());
         let (mut sources, mut directions) = (Vec::new(), Vec::new());
@@ -114,9 +126,7 @@ impl AdditiveSearch<'_> {
             linear => FeatureMap::from(Mixed::new(self.columns.to_vec(), sources, linear)?),
         };
         let lattice = Lattice::new(grids)?;
-        let mut warm = WarmUp::new(rows.clone(), map, lattice, hyper, space, self.tolerance)?;
-        warm.fit_hyperparameters(&quick())?;
-        Ok(warm)
+        WarmUp::new(rows.clone(), map, lattice, hyper, space, self.tolerance)
     }
 
     /// The blocks of a warm-up, as they are now.

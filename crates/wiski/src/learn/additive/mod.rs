@@ -127,7 +127,8 @@ impl AdditiveSearch<'_> {
                 let whole = learner.clone().with_rows(warm.rows().clone())?;
                 trained[at].push(whole, held_out)?;
                 let before = std::mem::replace(&mut last, trained[at].score());
-                Ok(folds > 1 || last > before + WORTH_MORE_TRAINING)
+                let is_last = at + 1 == checkpoints.len();
+                Ok(!is_last && (folds > 1 || last > before + WORTH_MORE_TRAINING))
             })?;
         }
         trained.retain(|candidate| !candidate.fits.is_empty());
@@ -172,7 +173,8 @@ impl AdditiveSearch<'_> {
         let blocks: Vec<Block> = kept.iter().map(|&j| all[j].clone()).collect();
         let kernels = kept.iter().map(|&j| warm.hyperparameters().kernels[j].clone()).collect();
         let before = Hyperparameters { kernels, noise: warm.hyperparameters().noise };
-        self.fitted(&blocks, self.rows, Some(&before))
+        // What is left out carried next to nothing, so the others stay as they were fitted.
+        self.assembled(&blocks, self.rows, Some(&before))
     }
 }
 

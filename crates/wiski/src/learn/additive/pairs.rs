@@ -13,6 +13,7 @@ use crate::learn::{Rows, WarmUp};
 use crate::pool::Pool;
 use crate::posterior::Posterior;
 use crate::prior::Prior;
+use crate::simd::dot;
 use crate::stats::Stats;
 
 /// An interaction must gain this much log evidence: it has two length-scales and a scale more.
@@ -143,17 +144,21 @@ impl AdditiveSearch<'_> {
         for length in [0.12, 0.35, 1.0] {
             let kernel = kernel_of(pair[0].kind, 2, 0)? * kernel_of(pair[1].kind, 2, 1)?;
             let kernel = with_lengths(kernel, pair, length)?;
+            let prior = Arc::new(Prior::new(&lattice, &[kernel], self.tolerance.max(1e-4))?);
+            let whitened = stats.whiten(&prior, pool);
             for share in [0.03, 0.1, 0.25] {
-                let kernel = kernel.clone().scaled(share * variance);
-                let prior = Arc::new(Prior::new(&lattice, &[kernel], self.tolerance.max(1e-4))?);
-                let whitened = stats.whiten(&prior, pool);
-                let posterior = Posterior::from_whitened(prior, &whitened, (1.0 - share) * variance, pool)?;
-                let value = evidence::value(&stats, &whitened, &posterior);
-                whitened.recycle(pool);
+                // The covariance of the residuals is s (K + ρI): only ρ, the noise in units of the scale s, matters to
+                // the mean, and s divides the form rᵀ(K + ρI)⁻¹r.
+                let (scale, ratio) = (share * variance, (1.0 - share) / share);
+                let posterior = Posterior::from_whitened(Arc::clone(&prior), &whitened, ratio, pool)?;
+                let form = (stats.c() - dot(posterior.coordinates(), &whitened.rhs)) / ratio;
+                let value = evidence::value(&stats, &whitened, &posterior)
+                    - 0.5 * (form * (scale.recip() - 1.0) + n * scale.ln());
                 if best.as_ref().is_none_or(|b| value > b.0) {
                     best = Some((value, length, posterior));
                 }
             }
+            whitened.recycle(pool);
         }
         let Some((value, length, posterior)) = best else { return Ok(PairFit::default()) };
         let predictor = posterior.predictor();
