@@ -517,6 +517,28 @@ fn many_dimensions_are_searched_better_than_at_random() {
     }
 }
 
+/// Eight points an axis cannot follow waves that an exact process sees, unless noise hides them.
+#[test]
+fn a_grid_that_is_too_coarse_closes_in() {
+    for (noise, closes_in) in [(0.0, true), (0.6, false)] {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(8);
+        let maximiser = Maximiser { raw_samples: 64, restarts: 2, iterations: 40 };
+        let settings =
+            OptimizerSettings { exact_until: 60, grid: Some(8), maximiser, ..OptimizerSettings::default() };
+        let mut optimizer = Optimizer::new(Space::unit(2).unwrap(), settings).unwrap();
+        let mut covered = Vec::new();
+        for _ in 0..90 {
+            let x = optimizer.ask(1).unwrap().remove(0);
+            let e: f64 = rng.sample(StandardNormal);
+            let waves = (14.0 * x[0]).sin() + (12.0 * x[1]).cos();
+            optimizer.tell(&x, waves + (x[0] - 0.4).powi(2) + noise * e).unwrap();
+            covered.extend(optimizer.landscape().map(|l| l.covers()[0].1 - l.covers()[0].0));
+        }
+        assert!(!optimizer.landscape().unwrap().is_exact());
+        assert_eq!(covered.iter().any(|width| *width < 2.0), closes_in, "noise {noise}: {covered:?}");
+    }
+}
+
 #[test]
 fn one_step_a_result_is_a_schedule_too() {
     for exact_until in [0, 500] {

@@ -49,7 +49,7 @@ class Optimizer:
         Grid points per axis. None is a choice by the number of dimensions.
     local : bool, default=None
         Whether a search on grids closes in on the best point, with a grid that becomes finer as it does. True: from
-        the start. None: in more than four dimensions, once it is on grids.
+        the start. None: once it is on grids, in more than four dimensions and where the grid is too coarse.
     kernel : str, default="matern52"
         ``"matern52"``, ``"matern32"``, ``"matern12"``, ``"rbf"`` or ``"rq"``.
     known_noise : bool, default=False

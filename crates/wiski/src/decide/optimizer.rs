@@ -71,8 +71,8 @@ pub struct OptimizerSettings {
     pub grid: Option<usize>,
     /// Prior eigenvalues below this share of the largest are dropped.
     pub rank_tolerance: f64,
-    /// Whether the search closes in on the best point, with a grid that becomes finer as it does; `None` for
-    /// more than four dimensions only. Closer to the optimum in the end, and more easily caught in a basin.
+    /// Whether a search on grids closes in on the best point, with a grid that becomes finer as it does; `None` for
+    /// more than four dimensions, and where the grid is too coarse for what the exact process has seen. Closer to the optimum in the end, and more easily caught in a basin.
     pub local: Option<bool>,
     /// The kernel's family on each axis.
     pub family: Family,

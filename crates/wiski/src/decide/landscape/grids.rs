@@ -93,6 +93,12 @@ impl Grids {
         Self::over(region, dim, settings, rows)
     }
 
+    /// Lets the search close in on the best point from now on.
+    pub(super) fn close_in(&mut self, all: &Rows) {
+        let best = all.y.iter().fold(f64::NEG_INFINITY, |b, y| b.max(*y));
+        self.region.get_or_insert_with(|| Region::whole(self.dim, best));
+    }
+
     /// A model of the box that belongs to a region, fitted to the results in it.
     fn over(region: Option<Region>, dim: usize, settings: &OptimizerSettings, all: &Rows) -> Result<Self> {
         let blocks = if dim <= MAX_DIM {

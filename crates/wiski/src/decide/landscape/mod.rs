@@ -2,7 +2,8 @@
 //!
 //! It begins as an exact process (`exact`), which costs little while results are few and sees every detail. Beyond
 //! [`OptimizerSettings::exact_until`] results it moves to grids (`grids`), and from then on a result costs the same
-//! however many there were.
+//! however many there were. If the grid is too coarse for what the exact process has seen, it becomes finer by closing
+//! in on the best point.
 
 mod exact;
 mod grids;
@@ -21,6 +22,10 @@ use crate::posterior::{Joint, Prediction};
 
 /// The noise variance to start from, in units of standardised values.
 const FIRST_NOISE: f64 = 0.1;
+
+/// A grid that loses more of a result's log evidence than this is too coarse for the function, and closes in on the
+/// best point. With noise it loses next to nothing.
+const COARSE: f64 = 0.05;
 
 /// A Gaussian process over [−1, 1]^d with the scale of its values, of which large ones are wanted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -153,7 +158,15 @@ impl Landscape {
             Form::Exact(exact) => {
                 let last = &all.x[all.x.len() - exact.process().dim()..];
                 let prediction = exact.predict(last)?;
-                *self = Self(Form::Grids(Box::new(Grids::new(exact.process().dim(), settings, all)?)));
+                let mut grids = Grids::new(exact.process().dim(), settings, all)?;
+                // What a row tells the model, in the units of the values.
+                let exact_says = exact.process().evidence()?.value / exact.process().count() as f64;
+                let grid_says = grids.process().evidence()?.value / grids.process().count();
+                let lost = exact_says - exact.scale().scale.ln() - (grid_says - grids.scale().scale.ln());
+                if settings.local.is_none() && lost > COARSE {
+                    grids.close_in(all);
+                }
+                *self = Self(Form::Grids(Box::new(grids)));
                 Ok(Some(prediction))
             }
         }
