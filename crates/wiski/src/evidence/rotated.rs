@@ -215,7 +215,7 @@ mod tests {
             let fast = Evidence::of_posterior(&stats, &kernels, &whitened, &posterior, &cholesky, pool);
             whitened.product = None;
             let slow = Evidence::of_posterior(&stats, &kernels, &whitened, &posterior, &cholesky, pool);
-            // Rounding of S, 10⁻¹⁶ of its largest entry, is divided by at most 10⁻⁴ on either path's way to C.
+            // The fast path divides the rounding of R − F, some 10⁻¹³ here, by no less than 10⁻⁴.
             let size = slow.by_kernel.iter().flatten().fold(1.0, |s: f64, v| s.max(v.abs()));
             for (a, b) in fast.by_kernel.iter().flatten().zip(slow.by_kernel.iter().flatten()) {
                 assert!((a - b).abs() < 1e-9 * size, "{tolerance}: {a} {b}");

@@ -247,8 +247,8 @@ pub(super) fn brief() -> LbfgsB {
 }
 
 /// As [`brief`], for sums of grids: dozens of hyperparameters, each step of which takes milliseconds. A step is the last
-/// one if it gains less than 10⁻⁵ of the log density of a row and less than a tenth of that of all rows: no held-out
-/// figure shows the first, and the second is far less than what the rows say about any hyperparameter.
+/// one if it gains less than 10⁻⁵ of the log density of a row and less than a tenth of that of all rows. The second
+/// bound is for long streams, the first for short ones, where a tenth alone ended fits too early (skillcraft).
 pub(super) fn frugal(count: f64) -> LbfgsB {
     LbfgsB { relative_tolerance: 1e-5_f64.min(0.1 / count.max(1.0)), ..brief() }
 }

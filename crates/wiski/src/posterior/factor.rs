@@ -19,7 +19,7 @@ use faer::{Accum, MatMut, MatRef, Par};
 
 use crate::error::{Error, Result, length};
 use crate::pool::Pool;
-use crate::simd::{combine_rows, dot, dot_rows, dot_rows_and_deflate, padded};
+use crate::simd::{LANES, combine_rows, dot, dot_rows, dot_rows_and_deflate, padded};
 
 /// Columns at a time in the product F Fᵀ.
 const PANEL: usize = 64;
@@ -117,8 +117,11 @@ impl Factor {
             let out = MatMut::from_row_major_slice_mut(&mut all, p, p).get_mut(..end, first..end);
             matmul(out, Accum::Replace, left, right.transpose(), 1.0, Par::Seq);
         }
-        for i in 0..p {
-            (i + 1..p).for_each(|j| all[j * p + i] = all[i * p + j]);
+        // The other half, a few columns at a time, so that what is read and written stays in the fastest memory.
+        for first in (0..p).step_by(LANES) {
+            for j in first + 1..p {
+                (first..j.min(first + LANES)).for_each(|i| all[j * p + i] = all[i * p + j]);
+            }
         }
         all
     }

@@ -86,6 +86,11 @@ impl Prior {
                 let rank = c.root.rank();
                 let own =
                     MatRef::from_row_major_slice_with_stride(&half[offsets[j] * p + c.first..], n, rank, p);
+                if let [axis] = c.root.axes.as_slice() {
+                    let out = MatMut::from_row_major_slice_mut(block, axis.points, n);
+                    matmul(out, Accum::Add, axis.matrix(), own.transpose(), 1.0, Par::Seq);
+                    continue;
+                }
                 let (mut turned, mut part) = (pool.take(rank * n), pool.take(block.len()));
                 MatMut::from_row_major_slice_mut(&mut turned, rank, n).copy_from(own.transpose());
                 c.root.expand(&turned, n, &mut part, pool);
