@@ -5,8 +5,8 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::decide::{
-    Acquisition, BaseSamples, Dimension, Goal, IntegratedVariance, Maximiser, Optimizer, OptimizerSettings,
-    Outcome, Space, Standing, Strategy, TestFunction,
+    Acquisition, BaseSamples, Dimension, Goal, IntegratedVariance, Landscape, Maximiser, Optimizer,
+    OptimizerSettings, Outcome, Space, Standing, Strategy, TestFunction,
 };
 use wiski::grid::Grid;
 use wiski::posterior::{Joint, Surface, Workspace};
@@ -356,7 +356,7 @@ fn every_strategy_finds_the_optimum_of_branin() {
                 continue;
             }
             // By an exact process all the way, by grids all the way, and from one to the other.
-            for exact_until in [500, 0, 30] {
+            for exact_until in [500, 0, 20] {
                 let settings =
                     OptimizerSettings { strategy, exact_until, seed: 3, ..OptimizerSettings::default() };
                 let mut optimizer = Optimizer::new(branin_space(), settings).unwrap();
@@ -366,7 +366,8 @@ fn every_strategy_finds_the_optimum_of_branin() {
                     }
                 }
                 assert_eq!(optimizer.landscape().unwrap().is_exact(), exact_until == 500);
-                assert_eq!(optimizer.landscape().unwrap().count(), 60 / q * q);
+                // A search that closes in leaves results outside.
+                assert!(exact_until == 20 || optimizer.landscape().unwrap().count() == 60 / q * q);
                 let best = optimizer.best().unwrap();
                 let Outcome::Value(value) = best.outcome else { panic!("failed") };
                 // Random search needs thousands of points for this.
@@ -524,17 +525,19 @@ fn a_grid_that_is_too_coarse_closes_in() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(8);
         let maximiser = Maximiser { raw_samples: 64, restarts: 2, iterations: 40 };
         let settings =
-            OptimizerSettings { exact_until: 60, grid: Some(8), maximiser, ..OptimizerSettings::default() };
+            OptimizerSettings { exact_until: 35, grid: Some(8), maximiser, ..OptimizerSettings::default() };
         let mut optimizer = Optimizer::new(Space::unit(2).unwrap(), settings).unwrap();
-        let mut covered = Vec::new();
+        let (mut covered, mut exact) = (Vec::new(), 0);
         for _ in 0..90 {
             let x = optimizer.ask(1).unwrap().remove(0);
             let e: f64 = rng.sample(StandardNormal);
             let waves = (14.0 * x[0]).sin() + (12.0 * x[1]).cos();
             optimizer.tell(&x, waves + (x[0] - 0.4).powi(2) + noise * e).unwrap();
+            exact += usize::from(optimizer.landscape().is_some_and(Landscape::is_exact));
             covered.extend(optimizer.landscape().map(|l| l.covers()[0].1 - l.covers()[0].0));
         }
-        assert!(!optimizer.landscape().unwrap().is_exact());
+        // After the first design of seven, which makes the model: up to 35 or 70 results.
+        assert_eq!(exact, if closes_in { 64 } else { 29 });
         assert_eq!(covered.iter().any(|width| *width < 2.0), closes_in, "noise {noise}: {covered:?}");
     }
 }

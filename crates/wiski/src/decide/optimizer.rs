@@ -63,7 +63,8 @@ pub struct OptimizerSettings {
     pub initial: Option<usize>,
     /// Up to so many results the model is an exact process, without a grid: it sees every detail, each point that
     /// a criterion looks at costs as the square of the results and each fit as their cube. Beyond, grids take over,
-    /// in constant time; 500 results is where both cost about the same. RBF and Matérn kernels only; with `local` set to true grids are used from the
+    /// in constant time; 500 results is where both cost about the same. A function that is too rough for the grid,
+    /// and almost without noise, keeps the exact process for twice as many. RBF and Matérn kernels only; with `local` set to true grids are used from the
     /// start.
     pub exact_until: usize,
     /// Grid points per axis; `None` for a choice by the number of dimensions. In more than four: of the grids of

@@ -52,6 +52,9 @@ impl Hyperparameters {
     }
 }
 
+/// A kernel whose variance is below this share of the noise explains nothing.
+const DEAD: f64 = 1e-3;
+
 /// Which hyperparameters are learned, and how: transform, prior and range of each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
@@ -258,10 +261,40 @@ impl HyperSpace {
         optimiser: &LbfgsB,
         evidence: impl FnMut(&Hyperparameters) -> Result<Evidence>,
     ) -> Result<(Hyperparameters, Minimum)> {
-        let raw = self.to_raw(start)?;
+        let (raw, bounds) = (self.to_raw(start)?, self.bounds()?);
         let mut objective = Refit { space: self, count, like: start, evidence };
-        let minimum = optimiser.minimize(&mut objective, &raw, &self.bounds()?)?;
+        let mut minimum = optimiser.minimize(&mut objective, &raw, &bounds)?;
+        let found = self.to_hyperparameters(&minimum.x, start)?;
+        if let Some(revived) = self.revived(&found)? {
+            let second = optimiser.minimize(&mut objective, &revived, &bounds)?;
+            if second.value < minimum.value {
+                minimum = second;
+            }
+        }
         Ok((self.to_hyperparameters(&minimum.x, start)?, minimum))
+    }
+
+    /// Another start for hyperparameters that explain everything by noise. There the evidence is flat: its slopes are
+    /// proportional to the output scale, and a stream that has been noise for a while would stay noise for ever.
+    fn revived(&self, hyper: &Hyperparameters) -> Result<Option<Vec<f64>>> {
+        let variance: f64 = hyper.kernels.iter().map(Kernel::variance).sum();
+        if variance > DEAD * hyper.noise {
+            return Ok(None);
+        }
+        let mut revived = hyper.clone();
+        for kernel in &mut revived.kernels {
+            *kernel = kernel.clone().scaled(0.5 * hyper.noise / variance);
+            let names = kernel.parameter_names();
+            let sensible = |(name, value): (&String, f64)| {
+                if name.contains("lengthscale") { value.clamp(0.1, 1.0) } else { value }
+            };
+            let values: Vec<f64> = names.iter().zip(kernel.parameters()).map(sensible).collect();
+            kernel.set_parameters(&values)?;
+        }
+        if self.learn_noise {
+            revived.noise *= 0.5;
+        }
+        self.to_raw(&revived).map(Some)
     }
 
     /// One step of Adam down the gradient.
@@ -298,6 +331,37 @@ impl<E: FnMut(&Hyperparameters) -> Result<Evidence>> Objective for Refit<'_, E> 
 mod tests {
     use super::*;
     use crate::grid::Grid;
+
+    /// Rows that are noise alone drive the scale to nothing, from where no gradient leads back.
+    #[test]
+    fn a_signal_is_found_again_after_noise() {
+        let mut stats = Stats::new(Grid::covering(&[(-1.0, 1.0)], &[24]).unwrap());
+        let rows = |stats: &mut Stats, amplitude: f64| {
+            for i in 0..600 {
+                let x = (0.618 * f64::from(i)).fract() * 2.0 - 1.0;
+                // Differences of a low-discrepancy sequence far apart in its order look random along x.
+                let noise = ((97.3 * f64::from(i * i)).sin() * 43_758.545).fract();
+                stats.observe(&[x], amplitude * (4.0 * x).sin() + noise, 1.0).unwrap();
+            }
+        };
+        rows(&mut stats, 0.0);
+        let mut hyper = Hyperparameters { kernels: vec![Kernel::matern52(&[0.5]).unwrap()], noise: 0.5 };
+        let space = HyperSpace::new(&hyper);
+        let brief = LbfgsB { max_evaluations: 12, ..LbfgsB::default() };
+        let refit = |stats: &Stats, hyper: &Hyperparameters| {
+            space.refit(stats, hyper, 1e-12, &brief, &mut Pool::default()).unwrap().0
+        };
+        for _ in 0..6 {
+            hyper = refit(&stats, &hyper);
+        }
+        // Here plain noise has let the scale die, or it is put to death.
+        let dead = 1e-6 / hyper.kernels[0].variance();
+        hyper.kernels[0] = hyper.kernels[0].clone().scaled(dead.min(1.0));
+        stats.decay(1e-3).unwrap();
+        rows(&mut stats, 2.0);
+        let found = refit(&stats, &hyper);
+        assert!(found.kernels[0].variance() > 0.3 && found.noise < 0.5, "{found:?}");
+    }
 
     fn setting() -> (Stats, Hyperparameters) {
         let mut stats = Stats::new(Grid::covering(&[(-1.0, 1.0)], &[24]).unwrap());

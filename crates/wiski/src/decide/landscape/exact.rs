@@ -30,6 +30,8 @@ pub(super) struct Exact {
     /// For one step of the hyperparameters a result.
     adam: Option<Adam>,
     since_refit: f64,
+    /// Whether a grid would have been too coarse.
+    pub(super) stays: bool,
 }
 
 restored_after_reading!(Exact);
@@ -73,7 +75,7 @@ impl Exact {
             Schedule::EveryStep { rate } => Some(Adam::new(space.dim(), rate)?),
             Schedule::Geometric { .. } | Schedule::Off => None,
         };
-        Ok(Self { process, space, scale, adam, since_refit: 0.0 })
+        Ok(Self { process, space, scale, adam, since_refit: 0.0, stays: false })
     }
 
     pub(super) fn process(&self) -> &ExactProcess {

@@ -2,8 +2,8 @@
 //!
 //! It begins as an exact process (`exact`), which costs little while results are few and sees every detail. Beyond
 //! [`OptimizerSettings::exact_until`] results it moves to grids (`grids`), and from then on a result costs the same
-//! however many there were. If the grid is too coarse for what the exact process has seen, it becomes finer by closing
-//! in on the best point.
+//! however many there were. If the grid is too coarse for what the exact process has seen, that stays for as many
+//! results again; then the grid becomes finer by closing in on the best point.
 
 mod exact;
 mod grids;
@@ -23,8 +23,8 @@ use crate::posterior::{Joint, Prediction};
 /// The noise variance to start from, in units of standardised values.
 const FIRST_NOISE: f64 = 0.1;
 
-/// A grid that loses more of a result's log evidence than this is too coarse for the function, and closes in on the
-/// best point. With noise it loses next to nothing.
+/// A grid that loses more of a result's log evidence than this is too coarse for the function. With noise it loses
+/// next to nothing.
 const COARSE: f64 = 0.05;
 
 /// A Gaussian process over [−1, 1]^d with the scale of its values, of which large ones are wanted.
@@ -154,16 +154,20 @@ impl Landscape {
     pub(super) fn observe(&mut self, settings: &OptimizerSettings, all: &Rows) -> Result<Option<Prediction>> {
         match &mut self.0 {
             Form::Grids(grids) => grids.observe(settings, all),
-            Form::Exact(exact) if is_exact(settings, all) => Ok(Some(exact.observe(settings, all)?)),
             Form::Exact(exact) => {
-                let last = &all.x[all.x.len() - exact.process().dim()..];
-                let prediction = exact.predict(last)?;
-                let mut grids = Grids::new(exact.process().dim(), settings, all)?;
-                // What a row tells the model, in the units of the values.
-                let exact_says = exact.process().evidence()?.value / exact.process().count() as f64;
-                let grid_says = grids.process().evidence()?.value / grids.process().count();
-                let lost = exact_says - exact.scale().scale.ln() - (grid_says - grids.scale().scale.ln());
-                if settings.local.is_none() && lost > COARSE {
+                let limit = settings.exact_until.saturating_mul(if exact.stays { 2 } else { 1 });
+                if all.len() <= limit {
+                    return Ok(Some(exact.observe(settings, all)?));
+                }
+                let dim = exact.process().dim();
+                let mut grids = Grids::new(dim, settings, all)?;
+                let is_coarse = settings.local.is_none() && lost(exact, &grids)? > COARSE;
+                if is_coarse && !exact.stays {
+                    exact.stays = true;
+                    return Ok(Some(exact.observe(settings, all)?));
+                }
+                let prediction = exact.predict(&all.x[all.x.len() - dim..])?;
+                if is_coarse {
                     grids.close_in(all);
                 }
                 *self = Self(Form::Grids(Box::new(grids)));
@@ -179,6 +183,13 @@ impl Landscape {
             Form::Grids(grids) => grids.converge(settings, all),
         }
     }
+}
+
+/// What a result says less on grids than in the exact process: log evidence a row, in the units of the values.
+fn lost(exact: &Exact, grids: &Grids) -> Result<f64> {
+    let exact_says = exact.process().evidence()?.value / exact.process().count() as f64;
+    let grids_say = grids.process().evidence()?.value / grids.process().count();
+    Ok(exact_says - exact.scale().scale.ln() - (grids_say - grids.scale().scale.ln()))
 }
 
 /// Whether the results are few enough for an exact process, and the settings such that it can have them.
