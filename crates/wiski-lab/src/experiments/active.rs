@@ -337,6 +337,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         "RMSE at the start",
         "after 60",
         "after 120",
+        "after 250",
         "at the end",
         "mean distance to a query",
         "s an iteration, first 10",
@@ -345,13 +346,12 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let mut panels = Vec::new();
     for name in ["malaria_ago", "malaria_bfa2017"].into_iter().filter(|n| options.wants(n)) {
         let table = Table::regression(&options.data, name)?;
-        let long = options.pick(250, 500);
         let mut lines = Vec::new();
         for (rule, iterations) in [
-            (Rule::Wiski, long),
-            (Rule::Exact, options.pick(120, 250)),
-            (Rule::Svgp { inducing: options.pick(256, 900) }, options.pick(120, 500)),
-            (Rule::Random, long),
+            (Rule::Wiski, 500),
+            (Rule::Exact, 250),
+            (Rule::Svgp { inducing: options.pick(256, 900) }, options.pick(250, 500)),
+            (Rule::Random, 500),
         ] {
             let mut courses: Vec<Course> = Vec::new();
             for seed in options.seed..options.seed + trials {
@@ -406,6 +406,7 @@ fn row(name: &str, rule: Rule, courses: &[Course]) -> Vec<String> {
         at(Some(0), |l| l.1),
         at(Some(60), |l| l.1),
         at(Some(120), |l| l.1),
+        at(Some(250), |l| l.1),
         at(None, |l| l.1),
         plus_minus(&gaps, 4),
         at(Some(LOOK), |l| l.2),
