@@ -542,6 +542,24 @@ fn a_grid_that_is_too_coarse_closes_in() {
     }
 }
 
+/// Few noisy results look like short waves without noise; the model must find out when there are more.
+#[test]
+fn noise_is_found_even_if_it_looked_like_waves_at_first() {
+    for seed in 0..3 {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let settings = OptimizerSettings { seed, ..OptimizerSettings::default() };
+        let mut optimizer = Optimizer::new(TestFunction::Rastrigin.space(2).unwrap(), settings).unwrap();
+        for _ in 0..120 {
+            let x = optimizer.ask(1).unwrap().remove(0);
+            let e: f64 = rng.sample(StandardNormal);
+            optimizer.tell(&x, TestFunction::Rastrigin.value(&x) + 10.0 * e).unwrap();
+        }
+        let landscape = optimizer.landscape().unwrap();
+        let noise = landscape.scale().scale * landscape.hyperparameters().unwrap().noise.sqrt();
+        assert!(landscape.is_exact() && noise > 5.0, "seed {seed}: noise {noise}");
+    }
+}
+
 #[test]
 fn one_step_a_result_is_a_schedule_too() {
     for exact_until in [0, 500] {

@@ -11,8 +11,8 @@ use super::super::OptimizerSettings;
 use super::{FIRST_NOISE, brief, in_coordinates, in_units, is_due, scale_of, thorough};
 use crate::error::{Result, length};
 use crate::exact::{ExactProcess, KernelPosterior, PathSample};
-use crate::kernel::Family;
-use crate::learn::{Adam, HyperSpace, LbfgsB, Rows};
+use crate::kernel::{Family, Kernel};
+use crate::learn::{Adam, HyperSpace, Hyperparameters, LbfgsB, Rows};
 use crate::model::{Schedule, TargetScale};
 use crate::posterior::Prediction;
 use crate::saved::{Restore, restored_after_reading};
@@ -20,16 +20,22 @@ use crate::saved::{Restore, restored_after_reading};
 /// Up to so many results every one is followed by a fit.
 const EACH_UNTIL: usize = 100;
 
+/// A fit begins from the start again when there are so many results, and whenever they have doubled since.
+const FIRST_RESTART: usize = 50;
+
 /// An exact process over [−1, 1]^d with the scale of its values, of which large ones are wanted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub(super) struct Exact {
     process: ExactProcess,
+    family: Family,
     space: HyperSpace,
     scale: TargetScale,
     /// For one step of the hyperparameters a result.
     adam: Option<Adam>,
     since_refit: f64,
+    /// The number of results when a fit last began from the start.
+    restarted_at: usize,
     /// Whether a grid would have been too coarse.
     pub(super) stays: bool,
 }
@@ -63,9 +69,7 @@ impl Exact {
         for (name, prior) in &settings.priors {
             space = space.with_prior(name, in_coordinates(name, *prior, 1))?;
         }
-        // A variance of 1 suits standardised values.
-        let variance = hyper.kernels[0].variance();
-        hyper.kernels[0] = hyper.kernels[0].clone().scaled(variance.recip());
+        first(&mut hyper);
         process.set_hyperparameters(&hyper)?;
         let mut rows = all.clone();
         rows.y.iter_mut().for_each(|y| *y = (*y - scale.shift) / scale.scale);
@@ -75,7 +79,16 @@ impl Exact {
             Schedule::EveryStep { rate } => Some(Adam::new(space.dim(), rate)?),
             Schedule::Geometric { .. } | Schedule::Off => None,
         };
-        Ok(Self { process, space, scale, adam, since_refit: 0.0, stays: false })
+        Ok(Self {
+            process,
+            family: settings.family,
+            space,
+            scale,
+            adam,
+            since_refit: 0.0,
+            restarted_at: all.len().max(FIRST_RESTART / 2),
+            stays: false,
+        })
     }
 
     pub(super) fn process(&self) -> &ExactProcess {
@@ -136,8 +149,34 @@ impl Exact {
         self.process.rescale_targets(own.shift, own.scale)?;
         let TargetScale { shift, scale } = self.scale;
         self.scale = TargetScale { shift: shift + scale * own.shift, scale: scale * own.scale };
-        self.process.refit(&self.space, optimiser)?;
+        let fitted = self.process.refit(&self.space, optimiser)?;
         self.since_refit = 0.0;
+        if self.process.count() >= 2 * self.restarted_at {
+            self.restart(fitted.value)?;
+        }
         Ok(())
     }
+
+    /// Fits once more from the start, whenever the results have doubled: what few of them took for waves of the
+    /// function, more of them may show to be noise, and no small step leads from one to the other.
+    fn restart(&mut self, reached: f64) -> Result<()> {
+        self.restarted_at = self.process.count();
+        let (mut other, mut hyper) = (self.process.clone(), self.process.hyperparameters()?);
+        if self.space.dim() == hyper.named().len() {
+            hyper.noise = FIRST_NOISE; // it is not known but learned
+        }
+        hyper.kernels[0] = Kernel::new(self.family, self.process.dim())?;
+        first(&mut hyper);
+        other.set_hyperparameters(&hyper)?;
+        if other.refit(&self.space, &thorough())?.value < reached {
+            self.process = other;
+        }
+        Ok(())
+    }
+}
+
+/// A kernel's variance to start from: 1 suits standardised values.
+fn first(hyper: &mut Hyperparameters) {
+    let variance = hyper.kernels[0].variance();
+    hyper.kernels[0] = hyper.kernels[0].clone().scaled(variance.recip());
 }
