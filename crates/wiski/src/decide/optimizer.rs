@@ -13,7 +13,6 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use super::landscape::Terrain;
 use super::maximise::{Maximum, sobol};
 use super::{Acquisition, Landscape, Maximiser, Proposer, Space, Standing, Surrogate};
 use crate::error::{Error, Result, finite, length, positive};
@@ -298,11 +297,13 @@ impl Optimizer {
     pub fn recommend(&self) -> Result<Option<(Vec<f64>, f64, f64)>> {
         let Some(landscape) = &self.landscape else { return Ok(None) };
         let terrain = landscape.terrain()?;
-        let Some((x, mean)) = Standing::among(&terrain, &landscape.covered(&self.results))?.incumbent else {
+        let Some((x, mean)) =
+            Standing::among(terrain.surrogate(), &landscape.covered(&self.results))?.incumbent
+        else {
             return Ok(None);
         };
         let mut joint = Joint::default();
-        terrain.predict(&x, &mut joint)?;
+        terrain.surrogate().predict(&x, &mut joint)?;
         let scale = landscape.scale();
         let value = self.sign() * (scale.shift + scale.scale * mean);
         Ok(Some((self.to_values(&x), value, scale.scale * joint.variance(0).sqrt())))
@@ -350,15 +351,15 @@ impl Optimizer {
         }
         match self.settings.strategy {
             Strategy::Joint(acquisition) if q == 1 || acquisition.is_joint() => {
-                let standing = self.standing(landscape, &terrain, acquisition, seed)?;
-                self.proposer(acquisition).propose(&terrain, &standing, q, seed)
+                let standing = self.standing(landscape, terrain.surrogate(), acquisition, seed)?;
+                self.proposer(acquisition).propose(terrain.surrogate(), &standing, q, seed)
             }
             Strategy::Greedy(acquisition) | Strategy::Joint(acquisition) => {
-                let standing = self.standing(landscape, &terrain, acquisition, seed)?;
+                let standing = self.standing(landscape, terrain.surrogate(), acquisition, seed)?;
                 let mut all = Vec::new();
                 for i in 0..q {
                     let seed = seed.wrapping_add(i as u64);
-                    let h = self.proposer(acquisition).propose(&terrain, &standing, 1, seed)?;
+                    let h = self.proposer(acquisition).propose(terrain.surrogate(), &standing, 1, seed)?;
                     terrain.assume_mean(&h)?;
                     all.extend(h);
                 }
@@ -380,11 +381,11 @@ impl Optimizer {
     fn standing(
         &self,
         landscape: &Landscape,
-        terrain: &Terrain,
+        surrogate: &dyn Surrogate,
         acquisition: Acquisition,
         seed: u64,
     ) -> Result<Standing> {
-        let mut standing = Standing::among(terrain, &landscape.covered(&self.results))?;
+        let mut standing = Standing::among(surrogate, &landscape.covered(&self.results))?;
         if acquisition == Acquisition::MaxValueEntropy {
             let best = standing.best();
             let summits = summits(landscape, MAXIMA, &SUMMIT, seed)?;

@@ -10,17 +10,37 @@
 use std::f64::consts::{PI, TAU};
 
 use faer::{Mat, MatRef};
+use serde::{Deserialize, Serialize};
 
 use super::dense::mirror;
 use crate::error::{Error, Result, length, positive};
-use crate::kernel::{Family, Kernel};
+use crate::kernel::{Family, Kernel, MAX_AXES};
+use crate::saved::{Restore, restored_after_reading};
 
 /// s Π_k κ(x_k − x'_k).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Covariance {
     family: Family,
     dim: usize,
     parameters: Vec<f64>,
+}
+
+restored_after_reading!(Covariance);
+
+impl Restore for Covariance {
+    fn restore(&mut self) -> Result<()> {
+        // Few enough first, so that no number of them overflows.
+        if self.dim > MAX_AXES
+            || matches!(self.family, Family::SpectralMixture { components } if components > self.parameters.len())
+        {
+            let reason = "its parameters do not fit its family and axes".into();
+            return Err(Error::Config { field: "kernel".into(), reason });
+        }
+        let values = self.parameters.clone();
+        *self = Self::new(self.family, self.dim)?;
+        self.set_parameters(&values)
+    }
 }
 
 /// Where the derivatives of a scalar F go on the way back from ∂F/∂K.

@@ -12,7 +12,7 @@
 
 use faer::Mat;
 use rand::{Rng, RngExt};
-use rand_distr::{ChiSquared, Distribution, StandardNormal};
+use rand_distr::StandardNormal;
 use std::f64::consts::TAU;
 
 use super::covariance::{Covariance, Slots};
@@ -79,24 +79,25 @@ impl PathSample {
 /// A frequency of the spectral density of a family with length-scale 1.
 fn frequency(family: Family, rng: &mut (impl Rng + ?Sized)) -> Result<f64> {
     let normal: f64 = rng.sample(StandardNormal);
-    let freedom: f64 = match family {
+    // 2ν degrees of freedom: the sum of as many squares.
+    let freedom = match family {
         Family::Rbf => return Ok(normal),
-        Family::Matern12 => 1.0,
-        Family::Matern32 => 3.0,
-        Family::Matern52 => 5.0,
+        Family::Matern12 => 1,
+        Family::Matern32 => 3,
+        Family::Matern52 => 5,
         _ => {
             let reason = "functions are drawn for RBF and Matérn kernels only";
             return Err(Error::Unsupported { operation: "sample", reason });
         }
     };
-    let spread = ChiSquared::new(freedom).expect("the freedom is positive").sample(rng);
-    Ok(normal / (spread / freedom).sqrt())
+    let spread: f64 = (0..freedom).map(|_| rng.sample::<f64, _>(StandardNormal).powi(2)).sum();
+    Ok(normal / (spread / f64::from(freedom)).sqrt())
 }
 
 impl ExactProcess {
     /// Draws a whole function from the posterior. O(n² + n M).
     pub fn sample(&self, rng: &mut (impl Rng + ?Sized)) -> Result<PathSample> {
-        let kernel = self.kernel()?;
+        let kernel = self.kernel().clone();
         let mut frequencies = Vec::with_capacity(COSINES * self.dim());
         for _ in 0..COSINES {
             for axis in 0..self.dim() {
@@ -147,7 +148,7 @@ mod tests {
             let (process, mut rng) = (process(family), Xoshiro256PlusPlus::seed_from_u64(7));
             let points = [[0.3, 0.1], [0.9, -1.0], [4.0, 4.0]];
             let mut joint = crate::posterior::Joint::default();
-            process.posterior().unwrap().predict(&points.concat(), &mut joint).unwrap();
+            process.posterior().predict(&points.concat(), &mut joint).unwrap();
             let draws = 3000;
             let (mut sums, mut products) = ([0.0; 3], [[0.0; 3]; 3]);
             for _ in 0..draws {

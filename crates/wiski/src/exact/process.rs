@@ -43,9 +43,7 @@ use crate::saved::{Restore, restored_after_reading};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct ExactProcess {
-    family: Family,
-    dim: usize,
-    parameters: Vec<f64>,
+    kernel: Covariance,
     noise: f64,
     rows: Rows,
     /// So many rows were factored together; those after them have bordered the factor.
@@ -71,20 +69,19 @@ restored_after_reading!(ExactProcess);
 impl Restore for ExactProcess {
     fn restore(&mut self) -> Result<()> {
         positive("noise", self.noise, 0)?;
-        length("coordinates of the rows", self.rows.len() * self.dim, self.rows.x.len())?;
+        let (dim, count) = (self.dim(), self.rows.len());
+        length("coordinates of the rows", count * dim, self.rows.x.len())?;
         self.rows.x.iter().chain(&self.rows.y).try_for_each(|&v| finite("row", v, 0))?;
         self.rows.noise.iter().try_for_each(|&v| positive("noise of a row", v, 0))?;
-        let kernel = self.kernel()?;
-        let (dim, count) = (self.dim, self.rows.len());
         if self.together > count {
             let reason = format!("{} of {count} rows were factored together", self.together);
             return Err(Error::Config { field: "rows".into(), reason });
         }
         let first = self.rows.filter(|i| i < self.together);
-        let mut factor = factored(&kernel, self.noise, &first)?;
+        let mut factor = factored(&self.kernel, self.noise, &first)?;
         for i in self.together..count {
             let (known, x) = self.rows.x[..(i + 1) * dim].split_at(i * dim);
-            border(&mut factor, &kernel, known, x, self.noise * self.rows.noise[i])?;
+            border(&mut factor, &self.kernel, known, x, self.noise * self.rows.noise[i])?;
         }
         let alpha = solve_cholesky(factor.factor(), &self.rows.y);
         self.solved = Solved { factor, alpha };
@@ -96,14 +93,18 @@ impl ExactProcess {
     /// A process without rows, with the default parameters of a family on every axis.
     pub fn new(family: Family, dim: usize, noise: f64) -> Result<Self> {
         positive("noise", noise, 0)?;
-        let parameters = Covariance::new(family, dim)?.parameters().to_vec();
-        let (rows, solved) = (Rows::default(), Solved::default());
-        Ok(Self { family, dim, parameters, noise, rows, together: 0, solved })
+        let (kernel, rows, solved) = (Covariance::new(family, dim)?, Rows::default(), Solved::default());
+        Ok(Self { kernel, noise, rows, together: 0, solved })
     }
 
     /// The number of coordinates of a row.
     pub fn dim(&self) -> usize {
-        self.dim
+        self.kernel.dim()
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &Covariance {
+        &self.kernel
     }
 
     /// The number of rows.
@@ -126,38 +127,30 @@ impl ExactProcess {
         self.solved.factor.factor()
     }
 
-    pub(super) fn kernel(&self) -> Result<Covariance> {
-        let mut kernel = Covariance::new(self.family, self.dim)?;
-        kernel.set_parameters(&self.parameters)?;
-        Ok(kernel)
-    }
-
     /// The kernel, as one that grids have too, and the noise variance.
     pub fn hyperparameters(&self) -> Result<Hyperparameters> {
-        Ok(Hyperparameters { kernels: vec![self.kernel()?.to_kernel()?], noise: self.noise })
+        Ok(Hyperparameters { kernels: vec![self.kernel.to_kernel()?], noise: self.noise })
     }
 
     /// Replaces kernel parameters and noise. If the covariance matrix is then not positive definite in working
     /// precision, that is refused and nothing is changed.
     pub fn set_hyperparameters(&mut self, hyper: &Hyperparameters) -> Result<()> {
         length("kernels", 1, hyper.kernels.len())?;
-        let before = (std::mem::replace(&mut self.parameters, hyper.kernels[0].parameters()), self.noise);
-        self.noise = hyper.noise;
-        let done = positive("noise", hyper.noise, 0).and_then(|()| self.solve());
-        if done.is_err() {
-            (self.parameters, self.noise) = before;
-        }
-        done
+        positive("noise", hyper.noise, 0)?;
+        let mut kernel = self.kernel.clone();
+        kernel.set_parameters(&hyper.kernels[0].parameters())?;
+        self.solved = solved(&kernel, hyper.noise, &self.rows)?;
+        (self.kernel, self.noise, self.together) = (kernel, hyper.noise, self.rows.len());
+        Ok(())
     }
 
     /// Learns a row. `noise` is its noise variance relative to that of the process.
     pub fn observe(&mut self, x: &[f64], y: f64, noise: f64) -> Result<()> {
-        length("x", self.dim, x.len())?;
+        length("x", self.dim(), x.len())?;
         x.iter().try_for_each(|&v| finite("x", v, 0))?;
         finite("y", y, 0)?;
         positive("noise", noise, 0)?;
-        let kernel = self.kernel()?;
-        border(&mut self.solved.factor, &kernel, &self.rows.x, x, self.noise * noise)?;
+        border(&mut self.solved.factor, &self.kernel, &self.rows.x, x, self.noise * noise)?;
         self.rows.push(x, y, noise);
         self.solved.alpha = solve_cholesky(self.factor(), &self.rows.y);
         Ok(())
@@ -165,9 +158,9 @@ impl ExactProcess {
 
     /// Learns many rows at once.
     pub fn observe_rows(&mut self, rows: &Rows) -> Result<()> {
-        length("coordinates of the rows", rows.len() * self.dim, rows.x.len())?;
+        length("coordinates of the rows", rows.len() * self.dim(), rows.x.len())?;
         let mut new = self.clone();
-        for (i, x) in rows.x.chunks_exact(self.dim).enumerate() {
+        for (i, x) in rows.x.chunks_exact(self.dim()).enumerate() {
             new.rows.push(x, rows.y[i], rows.noise[i]);
         }
         new.together = new.rows.len();
@@ -179,27 +172,18 @@ impl ExactProcess {
     /// Replaces the targets y by (y − shift)/factor; kernel and noise keep their meaning in the new unit.
     pub fn rescale_targets(&mut self, shift: f64, factor: f64) -> Result<()> {
         positive("factor", factor, 0)?;
+        let mut hyper = self.hyperparameters()?;
+        hyper.rescale(factor);
         self.rows.y.iter_mut().for_each(|y| *y = (*y - shift) / factor);
-        let square = factor * factor;
-        self.parameters[0] /= square;
-        self.noise /= square;
-        self.solve()
-    }
-
-    /// L and α anew, all rows together.
-    fn solve(&mut self) -> Result<()> {
-        self.solved = solved(&self.kernel()?, self.noise, &self.rows)?;
-        self.together = self.rows.len();
-        Ok(())
+        self.set_hyperparameters(&hyper)
     }
 
     /// What the process says about a point.
     pub fn predict(&self, x: &[f64]) -> Result<Prediction> {
-        length("x", self.dim, x.len())?;
-        let kernel = self.kernel()?;
-        let (mut mean, mut variance) = (0.0, kernel.variance());
+        length("x", self.dim(), x.len())?;
+        let (mut mean, mut variance) = (0.0, self.kernel.variance());
         if !self.rows.is_empty() {
-            let k = kernel.matrix(&self.rows.x, x);
+            let k = self.kernel.matrix(&self.rows.x, x);
             mean = dot(k.col_as_slice(0), &self.solved.alpha);
             let white = solve_vector(self.factor(), k.col_as_slice(0));
             variance = (variance - dot(&white, &white)).max(0.0);
@@ -208,23 +192,23 @@ impl ExactProcess {
     }
 
     /// The posterior for joint predictions. O(n³).
-    pub fn posterior(&self) -> Result<KernelPosterior> {
+    pub fn posterior(&self) -> KernelPosterior {
         let mut change = inverse_of_cholesky(self.factor());
         for j in 0..change.ncols() {
             change.col_as_slice_mut(j).iter_mut().for_each(|v| *v = -*v);
         }
         let (places, weights) = (self.rows.x.clone(), self.solved.alpha.clone());
-        Ok(KernelPosterior { kernel: self.kernel()?, noise: self.noise, places, weights, change })
+        KernelPosterior { kernel: self.kernel.clone(), noise: self.noise, places, weights, change }
     }
 
     /// The log marginal likelihood with its gradient. O(n³).
-    pub fn evidence(&self) -> Result<Evidence> {
-        Ok(evidence(&self.kernel()?, self.noise, &self.rows, &self.solved))
+    pub fn evidence(&self) -> Evidence {
+        evidence(&self.kernel, self.noise, &self.rows, &self.solved)
     }
 
     /// Maximises evidence and priors from the present hyperparameters on.
     pub fn refit(&mut self, space: &HyperSpace, optimiser: &LbfgsB) -> Result<Minimum> {
-        let (rows, mut kernel) = (&self.rows, self.kernel()?);
+        let (rows, mut kernel) = (&self.rows, self.kernel.clone());
         let of = |hyper: &Hyperparameters| {
             kernel.set_parameters(&hyper.kernels[0].parameters())?;
             let solved = solved(&kernel, hyper.noise, rows)?;
@@ -325,7 +309,7 @@ mod tests {
             let alpha = lu.solve(&y);
             let log_det: f64 = (0..n).map(|i| lu.U()[(i, i)].abs().ln()).sum();
             let value = -0.5 * ((y.transpose() * &alpha)[(0, 0)] + log_det + n as f64 * TAU.ln());
-            assert!((one.evidence().unwrap().value - value).abs() < 1e-10 * value.abs());
+            assert!((one.evidence().value - value).abs() < 1e-10 * value.abs());
             let point = vec![0.3; dim];
             let kx = Mat::from_fn(n, 1, |i, _| covariance(row(i), &point));
             let p = one.predict(&point).unwrap();
@@ -334,7 +318,7 @@ mod tests {
             assert!((p.variance - variance).abs() < 1e-11, "{family:?}");
             // The joint prediction of one point is the same.
             let mut joint = crate::posterior::Joint::default();
-            one.posterior().unwrap().predict(&point, &mut joint).unwrap();
+            one.posterior().predict(&point, &mut joint).unwrap();
             assert!((joint.mean[0] - p.mean).abs() < 1e-11 && (joint.variance(0) - variance).abs() < 1e-11);
         }
     }
@@ -342,7 +326,7 @@ mod tests {
     #[test]
     fn the_gradient_is_that_of_the_evidence() {
         let process = process(Family::Matern52, 25, 3);
-        let (hyper, evidence) = (process.hyperparameters().unwrap(), process.evidence().unwrap());
+        let (hyper, evidence) = (process.hyperparameters().unwrap(), process.evidence());
         let slopes: Vec<f64> = evidence.by_kernel[0].iter().copied().chain([evidence.by_noise]).collect();
         let named = hyper.named();
         for (i, slope) in slopes.iter().enumerate() {
@@ -357,7 +341,7 @@ mod tests {
                     moved.kernels[0].set_parameters(&values).unwrap();
                 }
                 new.set_hyperparameters(&moved).unwrap();
-                new.evidence().unwrap().value
+                new.evidence().value
             };
             let numeric = (8.0 * (at(h) - at(-h)) - (at(2.0 * h) - at(-2.0 * h))) / (12.0 * h);
             assert!((slope - numeric).abs() < 1e-8 * (1.0 + numeric.abs()), "{}", named[i].0);
@@ -370,10 +354,10 @@ mod tests {
         let hyper = process.hyperparameters().unwrap();
         let prior = Hyperprior::Gamma { shape: 3.0, rate: 3.0 };
         let space = HyperSpace::new(&hyper).with_prior("lengthscale", prior).unwrap();
-        let before = process.evidence().unwrap().value;
+        let before = process.evidence().value;
         let minimum = process.refit(&space, &LbfgsB::default()).unwrap();
         assert!(minimum.gradient.iter().all(|g| g.abs() < 1e-4), "{minimum:?}");
-        assert!(process.evidence().unwrap().value > before);
+        assert!(process.evidence().value > before);
         assert!(process.hyperparameters().unwrap() != hyper);
     }
 
@@ -413,18 +397,18 @@ mod tests {
             process.observe(&[0.1 * f64::from(i % 20) - 1.0], f64::from(i % 20), 1e-300).unwrap();
         }
         let mut again = process.clone();
-        again.solve().unwrap();
+        again.set_hyperparameters(&process.hyperparameters().unwrap()).unwrap();
         // κ(K + σ²D) is some 10¹²: a few digits are left.
         let (a, b) = (process.predict(&[0.33]).unwrap(), again.predict(&[0.33]).unwrap());
         assert!((a.mean - b.mean).abs() < 1e-2 && (a.mean - 13.3).abs() < 1.0, "{a:?} {b:?}");
         // Where the floor holds, the noise does nothing and the scale a little more.
-        let (evidence, hyper) = (process.evidence().unwrap(), process.hyperparameters().unwrap());
+        let (evidence, hyper) = (process.evidence(), process.hyperparameters().unwrap());
         assert_eq!(evidence.by_noise, 0.0);
         let at = |factor: f64| {
             let (mut hyper, mut new) = (hyper.clone(), process.clone());
             hyper.kernels[0] = hyper.kernels[0].clone().scaled(factor);
             new.set_hyperparameters(&hyper).unwrap();
-            new.evidence().unwrap().value
+            new.evidence().value
         };
         let slope = (at(1.001) - at(0.999)) / (0.002 * hyper.kernels[0].variance());
         let own = evidence.by_kernel[0][0];
@@ -454,7 +438,7 @@ mod tests {
         for i in 0..12 {
             process.observe(&[0.2 * f64::from(i) - 1.0], 0.1 * f64::from(i * i), 1.0).unwrap();
         }
-        let posterior = process.posterior().unwrap();
+        let posterior = process.posterior();
         let mut joint = crate::posterior::Joint::default();
         for i in 0..12 {
             let x = [0.2 * f64::from(i) - 1.0];
@@ -473,7 +457,7 @@ mod tests {
     fn a_mean_taken_for_granted_is_an_observation_of_it() {
         let mut process = process(Family::Matern52, 30, 2);
         let (a, b) = ([0.1, -0.3], [0.4, 0.1]);
-        let mut posterior = process.posterior().unwrap();
+        let mut posterior = process.posterior();
         posterior.assume_mean(&a).unwrap();
         process.observe(&a, process.predict(&a).unwrap().mean, 1.0).unwrap();
         let mut joint = crate::posterior::Joint::default();

@@ -28,7 +28,6 @@ const FIRST_RESTART: usize = 50;
 #[serde(remote = "Self")]
 pub(super) struct Exact {
     process: ExactProcess,
-    family: Family,
     space: HyperSpace,
     scale: TargetScale,
     /// For one step of the hyperparameters a result.
@@ -81,7 +80,6 @@ impl Exact {
         };
         Ok(Self {
             process,
-            family: settings.family,
             space,
             scale,
             adam,
@@ -103,7 +101,7 @@ impl Exact {
         Ok(in_units(self.scale, self.process.predict(x)?))
     }
 
-    pub(super) fn terrain(&self) -> Result<KernelPosterior> {
+    pub(super) fn terrain(&self) -> KernelPosterior {
         self.process.posterior()
     }
 
@@ -123,7 +121,7 @@ impl Exact {
         if let Some(adam) = &mut self.adam {
             let (mut hyper, mut gradient) = (self.process.hyperparameters()?, vec![0.0; self.space.dim()]);
             let count = self.process.count() as f64;
-            self.space.objective(count, &hyper, &self.process.evidence()?, &mut gradient)?;
+            self.space.objective(count, &hyper, &self.process.evidence(), &mut gradient)?;
             self.space.adam_step(adam, &mut hyper, &gradient)?;
             self.process.set_hyperparameters(&hyper)?;
         } else if self.is_due(settings.schedule) {
@@ -165,7 +163,7 @@ impl Exact {
         if self.space.dim() == hyper.named().len() {
             hyper.noise = FIRST_NOISE; // it is not known but learned
         }
-        hyper.kernels[0] = Kernel::new(self.family, self.process.dim())?;
+        hyper.kernels[0] = Kernel::new(self.process.kernel().family(), self.process.dim())?;
         first(&mut hyper);
         other.set_hyperparameters(&hyper)?;
         if other.refit(&self.space, &thorough())?.value < reached {

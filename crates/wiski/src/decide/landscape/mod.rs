@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::exact::{KernelPosterior, PathSample};
 use crate::learn::{Hyperparameters, Hyperprior, LbfgsB, Rows};
 use crate::model::{OnlineGp, Schedule, TargetScale};
-use crate::posterior::{Joint, Prediction};
+use crate::posterior::Prediction;
 
 /// The noise variance to start from, in units of standardised values.
 const FIRST_NOISE: f64 = 0.1;
@@ -79,7 +79,7 @@ impl Landscape {
     /// The log marginal likelihood of standardised values.
     pub fn log_evidence(&self) -> Result<f64> {
         match &self.0 {
-            Form::Exact(exact) => Ok(exact.process().evidence()?.value),
+            Form::Exact(exact) => Ok(exact.process().evidence().value),
             Form::Grids(grids) => Ok(grids.process().evidence()?.value),
         }
     }
@@ -136,7 +136,7 @@ impl Landscape {
     /// The posterior for joint predictions.
     pub(super) fn terrain(&self) -> Result<Terrain> {
         Ok(match &self.0 {
-            Form::Exact(exact) => Terrain::Exact(exact.terrain()?),
+            Form::Exact(exact) => Terrain::Exact(exact.terrain()),
             Form::Grids(grids) => Terrain::Grids(Box::new(grids.terrain()?)),
         })
     }
@@ -187,7 +187,7 @@ impl Landscape {
 
 /// What a result says less on grids than in the exact process: log evidence a row, in the units of the values.
 fn lost(exact: &Exact, grids: &Grids) -> Result<f64> {
-    let exact_says = exact.process().evidence()?.value / exact.process().count() as f64;
+    let exact_says = exact.process().evidence().value / exact.process().count() as f64;
     let grids_say = grids.process().evidence()?.value / grids.process().count();
     Ok(exact_says - exact.scale().scale.ln() - (grids_say - grids.scale().scale.ln()))
 }
@@ -268,44 +268,12 @@ impl Terrain {
         }
     }
 
-    fn surrogate(&self) -> &dyn Surrogate {
+    /// What criteria ask.
+    pub(super) fn surrogate(&self) -> &dyn Surrogate {
         match self {
             Self::Exact(posterior) => posterior,
             Self::Grids(terrain) => terrain.as_ref(),
         }
-    }
-}
-
-impl Surrogate for Terrain {
-    fn dim(&self) -> usize {
-        self.surrogate().dim()
-    }
-
-    fn bounds(&self) -> Vec<(f64, f64)> {
-        self.surrogate().bounds()
-    }
-
-    fn noise(&self) -> f64 {
-        self.surrogate().noise()
-    }
-
-    fn mean(&self, x: &[f64]) -> Result<f64> {
-        self.surrogate().mean(x)
-    }
-
-    fn predict(&self, x: &[f64], out: &mut Joint) -> Result<()> {
-        self.surrogate().predict(x, out)
-    }
-
-    fn pull_back(
-        &self,
-        x: &[f64],
-        joint: &Joint,
-        by_mean: &[f64],
-        by_covariance: &[f64],
-        gradient: &mut [f64],
-    ) -> Result<()> {
-        self.surrogate().pull_back(x, joint, by_mean, by_covariance, gradient)
     }
 }
 
