@@ -264,8 +264,8 @@ impl Classifier {
 
     /// Whether the warm-up is over.
     #[getter]
-    fn is_running(&self, py: Python<'_>) -> PyResult<bool> {
-        self.state.brief(py, |state| Ok(state.model.is_running()))
+    fn is_ready(&self, py: Python<'_>) -> PyResult<bool> {
+        self.state.brief(py, |state| Ok(state.model.is_ready()))
     }
 
     /// The number of input columns.

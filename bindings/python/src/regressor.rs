@@ -430,8 +430,8 @@ impl Regressor {
 
     /// Whether the warm-up is over.
     #[getter]
-    fn is_running(&self, py: Python<'_>) -> PyResult<bool> {
-        self.state.brief(py, |state| Ok(state.model.is_running()))
+    fn is_ready(&self, py: Python<'_>) -> PyResult<bool> {
+        self.state.brief(py, |state| Ok(state.model.is_ready()))
     }
 
     /// How often the hyperparameters were refitted.

@@ -13,7 +13,7 @@ use crate::input::{self, BadRow, Row, Rows, Selection, Source, TargetKind};
 /// A model from a file, ready to predict: one in the middle of its warm-up ends it here, in memory.
 pub(crate) fn load(path: &Path) -> Result<Stored> {
     let mut stored: Stored = persist::load(path)?;
-    if !stored.model.is_running() && stored.model.count() >= 2.0 {
+    if !stored.model.is_ready() && stored.model.count() >= 2.0 {
         stored.model.finish_warm_up().with_context(|| path.display().to_string())?;
     }
     Ok(stored)

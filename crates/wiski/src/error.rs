@@ -123,6 +123,13 @@ pub enum Error {
         reason: &'static str,
     },
 
+    /// Something was asked of a model that has too few rows yet: its warm-up is not over.
+    #[error("{operation} is not possible yet: the warm-up is not over")]
+    NotReady {
+        /// What was asked.
+        operation: &'static str,
+    },
+
     /// The warm-up cannot be completed: not the fault of the row that would have completed it.
     #[error("the warm-up cannot be completed: {reason}")]
     WarmUp {

@@ -376,6 +376,12 @@ impl Lattice {
         self.grids.iter().flat_map(|g| &g.axes)
     }
 
+    /// Rejects a point that the lattice does not cover.
+    pub(crate) fn check_covers(&self, h: &[f64]) -> Result<()> {
+        let covered = h.len() == self.dim && self.axes().zip(h).all(|(axis, &value)| axis.cell(value).is_some());
+        if covered { Ok(()) } else { Err(self.outside(h, 0)) }
+    }
+
     /// What is wrong with a point that has no place on the lattice: a NaN or the first axis that it leaves.
     pub(crate) fn outside(&self, h: &[f64], row: usize) -> Error {
         if let Some((axis, &value)) = h.iter().enumerate().find(|(_, value)| !value.is_finite()) {

@@ -46,6 +46,7 @@
 mod error;
 mod pool;
 mod saved;
+mod scratch;
 mod simd;
 
 pub mod feature;

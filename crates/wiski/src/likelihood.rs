@@ -28,17 +28,17 @@ pub const ALPHA_EPSILON: f64 = 0.01;
 
 /// What one label says about one class: a regression target and the variance of its noise.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ClassTarget {
+pub struct Target {
     /// The target of the class's latent function.
-    pub target: f64,
+    pub value: f64,
     /// The noise variance σ̃² of that target.
     pub noise: f64,
 }
 
-impl ClassTarget {
+impl Target {
     fn of_concentration(alpha: f64) -> Self {
         let noise = alpha.recip().ln_1p();
-        Self { target: alpha.ln() - 0.5 * noise, noise }
+        Self { value: alpha.ln() - 0.5 * noise, noise }
     }
 }
 
@@ -47,24 +47,24 @@ impl ClassTarget {
 /// ```
 /// let likelihood = wiski::likelihood::Dirichlet::new(2);
 /// let (hit, miss) = (likelihood.target(true), likelihood.target(false));
-/// assert!(hit.target > 0.0 && (hit.target + miss.target).abs() < 1e-14);
+/// assert!(hit.value > 0.0 && (hit.value + miss.value).abs() < 1e-14);
 /// assert!(hit.noise < miss.noise);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dirichlet {
     classes: usize,
-    hit: ClassTarget,
-    miss: ClassTarget,
+    hit: Target,
+    miss: Target,
     mean: f64,
 }
 
 impl Dirichlet {
     /// The likelihood for C classes with α_ε = 0.01.
     pub fn new(classes: usize) -> Self {
-        let hit = ClassTarget::of_concentration(1.0 + ALPHA_EPSILON);
-        let miss = ClassTarget::of_concentration(ALPHA_EPSILON);
+        let hit = Target::of_concentration(1.0 + ALPHA_EPSILON);
+        let miss = Target::of_concentration(ALPHA_EPSILON);
         // With uniform classes, one label in C is a hit.
-        let mean = miss.target + (hit.target - miss.target) / classes.max(1) as f64;
+        let mean = miss.value + (hit.value - miss.value) / classes.max(1) as f64;
         Self { classes, hit, miss, mean }
     }
 
@@ -80,15 +80,15 @@ impl Dirichlet {
     }
 
     /// Target (less the prior mean) and noise of a class that was seen, or of one that was not.
-    pub fn target(&self, hit: bool) -> ClassTarget {
+    pub fn target(&self, hit: bool) -> Target {
         let raw = if hit { self.hit } else { self.miss };
-        ClassTarget { target: raw.target - self.mean, ..raw }
+        Target { value: raw.value - self.mean, ..raw }
     }
 
     /// The variance of the targets if all classes are equally frequent: the size of the latent functions.
     pub fn target_variance(&self) -> f64 {
         let share = (self.classes.max(1) as f64).recip();
-        (self.hit.target - self.miss.target).powi(2) * share * (1.0 - share)
+        (self.hit.value - self.miss.value).powi(2) * share * (1.0 - share)
     }
 }
 
@@ -222,11 +222,11 @@ mod tests {
         // ln(1 + 1/1.01) and ln 101, by hand.
         assert!((hit.noise - 0.688_184_391_217_8).abs() < 1e-12, "{}", hit.noise);
         assert!((miss.noise - 101f64.ln()).abs() < 1e-14);
-        assert!((hit.target + likelihood.mean() - (1.01f64.ln() - 0.5 * hit.noise)).abs() < 1e-14);
-        assert!((miss.target + likelihood.mean() - (0.01f64.ln() - 0.5 * 101f64.ln())).abs() < 1e-14);
+        assert!((hit.value + likelihood.mean() - (1.01f64.ln() - 0.5 * hit.noise)).abs() < 1e-14);
+        assert!((miss.value + likelihood.mean() - (0.01f64.ln() - 0.5 * 101f64.ln())).abs() < 1e-14);
         // Centred for uniform classes, with the variance stated.
-        assert!((hit.target + 2.0 * miss.target).abs() < 1e-14);
-        let variance = (hit.target.powi(2) + 2.0 * miss.target.powi(2)) / 3.0;
+        assert!((hit.value + 2.0 * miss.value).abs() < 1e-14);
+        let variance = (hit.value.powi(2) + 2.0 * miss.value.powi(2)) / 3.0;
         assert!((variance - likelihood.target_variance()).abs() < 1e-12);
     }
 

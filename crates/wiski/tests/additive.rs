@@ -306,7 +306,7 @@ fn an_additive_model_finds_interactions_and_leaves_out_what_is_of_no_use() {
     let mut figures = Prequential::default();
     for (i, (x, y)) in friendly(4000, 1).iter().enumerate() {
         let p = model.step(x, *y).unwrap();
-        assert_eq!(model.is_young(), (299..1999).contains(&i), "row {i}");
+        assert_eq!(model.is_searching(), (299..1999).contains(&i), "row {i}");
         if let Some(p) = p
             && i >= 3000
         {
@@ -334,11 +334,11 @@ fn young_models_refuse_what_needs_features_that_stand() {
     for (x, y) in &rows[..400] {
         model.observe(x, *y).unwrap();
     }
-    assert!(model.is_young());
+    assert!(model.is_searching());
     assert!(matches!(model.forget(&rows[0].0, rows[0].1), Err(Error::Unsupported { .. })));
     assert!(matches!(model.shard(), Err(Error::Unsupported { .. })));
     model.freeze_features().unwrap();
-    assert!(!model.is_young());
+    assert!(!model.is_searching());
     let (mut left, mut right) = (model.shard().unwrap(), model.shard().unwrap());
     let mut whole = model.shard().unwrap();
     // Refits would take place at different rows.
@@ -360,7 +360,7 @@ fn relearning_starts_from_all_rows_exactly() {
     for (x, y) in &friendly(1200, 4) {
         model.observe(x, *y).unwrap();
     }
-    assert!(!model.is_young());
+    assert!(!model.is_searching());
     assert_eq!(model.count(), 1200.0);
     let mut direct = OnlineRegressor::new(6, Settings { warm_up: Some(1200), ..auto(1200) }).unwrap();
     for (x, y) in &friendly(1200, 4) {

@@ -277,7 +277,7 @@ fn a_warm_up_of_one_class_waits_for_a_second() {
     assert_eq!(model.count(), 4.0);
     assert_eq!(model.predict(&[0.0, 0.0]).unwrap().probabilities, [1.0]);
     model.observe(&[0.5, 0.0], "a").unwrap();
-    assert!(model.is_running());
+    assert!(model.is_ready());
     assert_eq!(model.classes(), ["a", "b"]);
     assert_eq!(model.predict(&[0.0, 0.0]).unwrap().label, "b");
 }
@@ -287,7 +287,7 @@ fn bad_rows_change_nothing() {
     for running in [false, true] {
         let settings = Settings { warm_up: Some(if running { 10 } else { 1000 }), ..fixed() };
         let mut model = learned(abc().adding_unseen(), settings, &rows(30, 10));
-        assert_eq!(model.is_running(), running);
+        assert_eq!(model.is_ready(), running);
         let before = model.predict(&[0.2, 0.2]).unwrap();
         for label in ["a", "new"] {
             assert!(matches!(model.observe(&[f64::NAN, 0.0], label), Err(Error::NotFinite { .. })));

@@ -482,5 +482,5 @@ fn warm_up_rows_beyond_declared_bounds_follow_the_policy() {
         let x = if i == 7 { 1e9 } else { x };
         assert_eq!(model.observe(&[x], y).is_err(), i == 7);
     }
-    assert!(model.is_running() && model.count() == 59.0);
+    assert!(model.is_ready() && model.count() == 59.0);
 }

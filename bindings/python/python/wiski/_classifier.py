@@ -145,7 +145,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         if order is not None:
             X, codes = X[order], codes[order]
         model.learn(X, codes, labels, time)
-        if not model.is_running:
+        if not model.is_ready:
             model.finish_warm_up()
         self.model_ = model
         self._set_classes()

@@ -164,7 +164,7 @@ class OnlineGP(BaseEstimator):
     @property
     def is_warm_(self) -> bool:
         """Whether the warm-up is over. Until then predictions are the mean and the spread of the targets."""
-        return self._fitted().is_running
+        return self._fitted().is_ready
 
     @property
     def metrics_(self) -> dict[str, float]:

@@ -136,7 +136,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
             X, y = X[order], y[order]
             noise = None if noise is None else noise[order]
         model.learn(X, y, noise, time)
-        if not model.is_running:
+        if not model.is_ready:
             model.finish_warm_up()
         self.model_ = model
         return self

@@ -121,7 +121,7 @@ fn describe(stored: &Stored, version: u32) -> Result<Value> {
         "time_column": columns.time,
         "rows": stored.rows,
         "n": stored.model.count(),
-        "running": stored.model.is_running(),
+        "running": stored.model.is_ready(),
     });
     let Some(encoder) = encoder(&stored.model) else { return Ok(all) };
     let scaling = encoder.scaling();

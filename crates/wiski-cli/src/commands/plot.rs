@@ -55,7 +55,7 @@ impl Plot {
     pub(crate) fn run(&self) -> Result<()> {
         is_png(&self.output)?;
         let mut stored: Stored = reading::load(&self.model)?;
-        ensure!(stored.model.is_running(), "{}: still collecting the first rows", self.model.display());
+        ensure!(stored.model.is_ready(), "{}: still collecting the first rows", self.model.display());
         let view = self.view(&stored)?;
         let figures = figures(&mut stored, &view)?;
         let figure = figures.first().context("there is nothing to draw")?;
@@ -140,7 +140,7 @@ pub(crate) fn places((lo, hi): (f64, f64), count: usize) -> Vec<f64> {
 
 /// The pictures of a model. A prediction off the grid may extend it, so give a copy of a model that matters.
 pub(crate) fn figures(stored: &mut Stored, view: &View) -> Result<Vec<Box<dyn Figure>>> {
-    if !stored.model.is_running() {
+    if !stored.model.is_ready() {
         return Ok(Vec::new());
     }
     let ranges = ranges(&stored.model);

@@ -448,7 +448,7 @@ impl<'a> Run<'a> {
         if let Some(out) = self.predictions.take() {
             out.finish()?;
         }
-        if !stored.model.is_running() && stored.model.count() >= 2.0 && !live {
+        if !stored.model.is_ready() && stored.model.count() >= 2.0 && !live {
             // Fewer rows than a warm-up: for the summary they are all there is.
             stored.model.finish_warm_up()?;
         }

@@ -1,25 +1,28 @@
 //! Online classification on raw rows: one Gaussian process for each class, on shared features.
 //!
-//! The first rows are kept until there are enough to start from (the warm-up); after that no row is kept. Each
-//! further row is encoded once; every class predicts its latent value, then learns its target with its known
-//! noise (see [`crate::likelihood`]), in constant time and memory. Probabilities are the softmax averaged over
-//! the latent values.
+//! Each row is encoded once; every class predicts its latent value, then learns its target with its known
+//! noise (see [`crate::likelihood`]), at σ² = 1 and with hyperparameters of its own, in constant time and memory: C
+//! classes cost C times one process. Probabilities are the softmax averaged over the latent values. What happens to a
+//! row is told in `learner`, what happens along a stream in `online`.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use super::encoder::{Encoder, FixedEncoder};
 use super::labels::{Classes, Labels, Unseen};
+use super::learner::{Learner, RowTargets};
+use super::memory::Memory;
 use super::metrics::PrequentialClasses;
-use super::processes::{LabelledRows, Processes};
-use super::settings::{Features, Settings};
-use super::stream::{self, Published, Reader};
+use super::online::{Online, Task, check_row};
+use super::reader::Reader;
+use super::schedule::thorough;
+use super::settings::{Features, NoiseModel, Settings};
+use super::start;
 use super::{Outcome, Wiski};
-use crate::error::{Error, Result, finite, length};
-use crate::learn::Choice;
-use crate::likelihood::Softmax;
+use crate::error::{Error, Result, length};
+use crate::learn::{Choice, Hyperparameters};
+use crate::likelihood::{Dirichlet, Softmax, Target};
 use crate::posterior::{Prediction, Predictor};
-use crate::saved::{Restore, restored_after_reading};
 
 /// More classes than this, and fewer than two rows for each, are no classes.
 const MANY_CLASSES: usize = 20;
@@ -59,13 +62,180 @@ impl ClassPrediction {
     }
 }
 
+/// Classes as targets: one process for each, and one set of statistics for those that are still to come.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Classification {
+    pub(super) labels: Labels,
+    #[serde(skip)]
+    targets: Vec<Target>,
+    #[serde(skip, default = "no_classes")]
+    softmax: Arc<Softmax>,
+}
+
+fn no_classes() -> Arc<Softmax> {
+    Arc::new(Softmax::new(0))
+}
+
+impl Classification {
+    pub(super) fn new(labels: Labels) -> Self {
+        let mut new = Self { labels, targets: Vec::new(), softmax: no_classes() };
+        new.count_classes();
+        new
+    }
+
+    /// Follows a change in the number of classes.
+    fn count_classes(&mut self) {
+        if self.softmax.classes() != self.count() {
+            self.softmax = Arc::new(Softmax::new(self.count()));
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.labels.names().len()
+    }
+
+    fn likelihood(&self) -> Dirichlet {
+        Dirichlet::new(self.count())
+    }
+
+    /// Makes room for a class that no row so far belongs to. The prior mean depends on the number of classes; it is
+    /// changed in the statistics of all, exactly. O(C p³).
+    fn add_class(&mut self, label: &str, learner: &mut Learner, settings: &Settings) -> Result<()> {
+        let before = self.likelihood().mean();
+        self.labels.add(label, false);
+        self.count_classes();
+        learner.rescale_targets(self.likelihood().mean() - before, 1.0)?;
+        learner.add_unseen(settings)
+    }
+
+    fn prediction(&self, latents: &[Prediction]) -> ClassPrediction {
+        ClassPrediction::from_latents(latents, &self.softmax, self.labels.names())
+    }
+
+    /// The class whose rows are nearest to half of all: its contrast to the rest says most about features.
+    fn most_balanced(&self, memory: &Memory) -> usize {
+        let mut counts = vec![0_usize; self.count()];
+        memory.rows.y.iter().for_each(|&class| counts[class as usize] += 1);
+        let distance = |&class: &usize| counts[class].abs_diff(memory.len() - counts[class]);
+        // Of two classes, whose contrasts mirror each other, the second.
+        (0..counts.len()).rev().min_by_key(distance).unwrap_or(0)
+    }
+}
+
+impl Task for Classification {
+    type Snapshot = ClassSnapshot;
+
+    fn row(&mut self, class: f64, _: f64) -> RowTargets<'_> {
+        let (likelihood, class) = (self.likelihood(), class as usize);
+        self.targets.clear();
+        self.targets.extend((0..self.labels.names().len()).map(|c| likelihood.target(c == class)));
+        RowTargets { each: &self.targets, class: Some(class), unseen: Some(likelihood.target(false)) }
+    }
+
+    fn observed(&mut self, _: f64) {}
+
+    fn forgotten(&mut self, _: f64) {}
+
+    fn is_ready(&self, memory: &Memory) -> Result<bool> {
+        let (count, rows) = (self.count(), memory.len());
+        if count > MANY_CLASSES && 2 * count > rows {
+            let reason = format!(
+                "the first {rows} rows have {count} different labels; a number is predicted by regression, not by classes"
+            );
+            return Err(Error::Config { field: "label".into(), reason });
+        }
+        Ok(count >= 2 || self.labels.unseen() == Unseen::Add)
+    }
+
+    fn start(&mut self, memory: &Memory, settings: &Settings, input_dim: usize) -> Result<Learner> {
+        if !self.is_ready(memory)? {
+            let reason = format!(
+                "all {} warm-up rows have the label {:?}; declare the classes or let unseen ones be added",
+                memory.len(),
+                self.labels.names()[0]
+            );
+            return Err(Error::Config { field: "classes".into(), reason });
+        }
+        self.count_classes();
+        let (count, likelihood) = (self.count(), self.likelihood());
+        check_features(settings, count)?;
+        let mut kernel = settings.start_kernel(input_dim)?;
+        if settings.kernel.is_none() && count > 1 {
+            kernel = kernel.scaled(likelihood.target_variance());
+        }
+        let start = Hyperparameters { kernels: vec![kernel], noise: 1.0 };
+        // The noise of every target is known.
+        let settings = &Settings { noise: NoiseModel::Known, ..settings.clone() };
+        let space = settings.hyper_space(&start)?;
+        let of_class = |class: usize| -> (Vec<f64>, Vec<f64>) {
+            let targets = memory.rows.y.iter().map(|&own| likelihood.target(own == class as f64));
+            targets.map(|t| (t.value, t.noise)).unzip()
+        };
+        let (y, noise) = of_class(self.most_balanced(memory));
+        // Two classes have nearly mirrored targets: the evidence of one says which features matter.
+        let found = start::found(memory, (&y, &noise), count == 2, settings, input_dim, (start, space))?;
+        let targets: Vec<_> = (0..count).map(of_class).collect();
+        let unseen = (self.labels.unseen() == Unseen::Add).then(|| likelihood.target(false));
+        let hyper = found.hyper.clone();
+        let mut learner = found.learner(memory, &targets, Some(&memory.rows.y), unseen, settings)?;
+        if settings.fit_warm_up {
+            learner.fit_from(&hyper, &thorough())?;
+        }
+        Ok(learner)
+    }
+
+    fn rescale(&mut self, _: &mut Learner, _: &Settings) -> Result<()> {
+        Ok(())
+    }
+
+    fn snapshot(&self, learner: &Learner, _: &Settings) -> Result<ClassSnapshot> {
+        let predictors = learner.processes().iter().map(|p| p.model.predictor());
+        Ok(ClassSnapshot {
+            encoder: learner.encoder().fixed()?,
+            predictors: predictors.collect::<Result<_>>()?,
+            softmax: Arc::clone(&self.softmax),
+            labels: self.labels.names().to_vec(),
+        })
+    }
+
+    fn cleared(&self) -> Self {
+        self.clone()
+    }
+
+    fn merge(
+        &mut self,
+        learner: &mut Learner,
+        theirs: &Self,
+        other: &Learner,
+        settings: &Settings,
+    ) -> Result<()> {
+        for label in theirs.labels.names() {
+            if self.labels.index(label, false)?.is_none() {
+                self.add_class(label, learner, settings)?;
+            }
+        }
+        let place = |label: &String| theirs.labels.names().iter().position(|l| l == label);
+        let places: Vec<Option<usize>> = self.labels.names().iter().map(place).collect();
+        let shift = self.likelihood().mean() - theirs.likelihood().mean();
+        learner.merge(other, (shift, 1.0), &places)
+    }
+}
+
+/// Projections and perceptrons learn from the contrast of two classes.
+fn check_features(settings: &Settings, classes: usize) -> Result<()> {
+    if classes > 2 && matches!(settings.features, Features::Project { .. } | Features::Mlp { .. }) {
+        let reason = "a projection is learned from the contrast of exactly two classes; try the features 'additive'";
+        return Err(Error::Unsupported { operation: "learning features of classes", reason });
+    }
+    Ok(())
+}
+
 /// An online Gaussian process classifier on raw rows.
 ///
 /// Of the [`Settings`], those about targets and noise have no meaning here: the likelihood sets both. The
-/// start kernel, if none is given, has the variance of the targets. Learned features are for two classes: the
-/// warm-up learns the map from the evidence of the second class (the first has nearly mirrored targets); along
-/// the stream the map follows the sum over all classes of the predictive log densities. With more than two
-/// classes at the end of the warm-up they are refused.
+/// start kernel, if none is given, has the variance of the targets. Of two classes features are learned from the
+/// evidence of the second (the first has nearly mirrored targets); more than two have a block for every column. Along
+/// the stream a projection follows the sum over all classes of the predictive log densities.
 ///
 /// ```
 /// use wiski::{Classes, OnlineClassifier, Settings};
@@ -81,91 +251,62 @@ impl ClassPrediction {
 /// assert!(model.observe(&[1.0], "medium").is_err());
 /// # Ok::<(), wiski::Error>(())
 /// ```
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(remote = "Self")]
+#[derive(Debug, Clone, Serialize)]
 pub struct OnlineClassifier {
-    settings: Settings,
-    input_dim: usize,
-    labels: Labels,
-    warm_up: LabelledRows,
-    running: Option<Box<Processes>>,
-    #[serde(skip, default = "no_classes")]
-    softmax: Arc<Softmax>,
+    online: Online<Classification>,
     metrics: PrequentialClasses,
-    #[serde(skip)]
-    published: Published<ClassSnapshot>,
-}
-
-restored_after_reading!(OnlineClassifier);
-
-fn no_classes() -> Arc<Softmax> {
-    Arc::new(Softmax::new(0))
-}
-
-impl Restore for OnlineClassifier {
-    fn restore(&mut self) -> Result<()> {
-        self.settings.check(self.input_dim)?;
-        let count = self.classes().len();
-        length("warm-up rows", self.warm_up.classes.len() * self.input_dim, self.warm_up.x.len())?;
-        if self.warm_up.classes.iter().any(|&c| c >= count) {
-            return Err(Error::Config { field: "classes".into(), reason: "a row has no class".into() });
-        }
-        if let Some(running) = &self.running {
-            length("columns", self.input_dim, running.encoder.map().input_dim())?;
-            length("classes", count, running.class_count())?;
-        }
-        self.softmax = Arc::new(Softmax::new(count));
-        self.publish();
-        Ok(())
-    }
 }
 
 impl OnlineClassifier {
-    /// A classifier of rows with `input_dim` columns.
-    pub fn new(input_dim: usize, classes: Classes, settings: Settings) -> Result<Self> {
-        let settings = settings.resolved(input_dim);
-        settings.check(input_dim)?;
-        let labels = Labels::new(classes)?;
-        if settings.features != Features::Identity && labels.names().len() > 2 {
-            let reason = "the warm-up learns features from the contrast of exactly two classes";
-            return Err(Error::Unsupported { operation: "learning features of classes", reason });
+    /// The parts of a model that a file held.
+    pub(super) fn restored(
+        mut online: Online<Classification>,
+        metrics: PrequentialClasses,
+    ) -> Result<Self> {
+        online.task.count_classes();
+        let count = online.task.count();
+        if online.memory.rows.y.iter().any(|&c| !(c >= 0.0 && c < count as f64 && c.fract() == 0.0)) {
+            return Err(Error::Config { field: "classes".into(), reason: "a row has no class".into() });
         }
-        Ok(Self {
-            settings,
-            input_dim,
-            softmax: Arc::new(Softmax::new(labels.names().len())),
-            labels,
-            warm_up: LabelledRows::default(),
-            running: None,
-            metrics: PrequentialClasses::default(),
-            published: Published::default(),
-        })
+        if let Some(learner) = &online.learner {
+            length("classes", count, learner.processes().len())?;
+        }
+        online.restore()?;
+        Ok(Self { online, metrics })
     }
 
-    /// The settings.
+    /// A classifier of rows with `input_dim` columns.
+    pub fn new(input_dim: usize, classes: Classes, settings: Settings) -> Result<Self> {
+        let task = Classification::new(Labels::new(classes)?);
+        let settings = settings.resolved(input_dim)?;
+        check_features(&settings, task.count())?;
+        Ok(Self { online: Online::new(input_dim, task, settings)?, metrics: PrequentialClasses::default() })
+    }
+
+    /// The settings, with every default resolved.
     pub fn settings(&self) -> &Settings {
-        &self.settings
+        &self.online.settings
     }
 
     /// The number of input columns.
     pub fn input_dim(&self) -> usize {
-        self.input_dim
+        self.online.input_dim
     }
 
     /// The labels known so far, in the order of all class figures. While classes are discovered in the warm-up
     /// the order is alphabetical; classes added later stand at the end.
     pub fn classes(&self) -> &[String] {
-        self.labels.names()
+        self.online.task.labels.names()
     }
 
     /// Whether the warm-up is over.
-    pub fn is_running(&self) -> bool {
-        self.running.is_some()
+    pub fn is_ready(&self) -> bool {
+        self.online.learner.is_some()
     }
 
     /// The sum of the weights of the rows learned: their number, unless old ones fade.
     pub fn count(&self) -> f64 {
-        self.running.as_ref().map_or(self.warm_up.classes.len() as f64, |r| r.count())
+        self.online.count()
     }
 
     /// Running figures of the predictions made by [`OnlineClassifier::step`] after the warm-up.
@@ -176,51 +317,57 @@ impl OnlineClassifier {
     /// The Gaussian process of a class on the grid, once the warm-up is over. Its targets are those of
     /// [`Dirichlet`](crate::likelihood::Dirichlet), its σ² is 1.
     pub fn model(&self, class: usize) -> Option<&Wiski> {
-        self.running.as_ref().and_then(|r| r.model(class))
+        self.online.learner.as_ref().and_then(|l| l.process(class))
     }
 
     /// Scaling and feature map, once the warm-up is over.
     pub fn encoder(&self) -> Option<&Encoder> {
-        self.running.as_ref().map(|r| &r.encoder)
+        self.online.learner.as_ref().map(|l| l.encoder())
     }
 
     /// Which projection was chosen, if one was.
     pub fn choice(&self) -> Option<&Choice> {
-        self.running.as_ref().and_then(|r| r.choice.as_ref())
+        self.online.learner.as_ref().and_then(|l| l.choice())
     }
 
     /// How often the hyperparameters were refitted since the warm-up.
     pub fn refits(&self) -> usize {
-        self.running.as_ref().map_or(0, |r| r.refits())
+        self.online.refits()
+    }
+
+    /// What went wrong beside the rows since the last call, if anything did; see
+    /// [`OnlineRegressor::take_failure`](super::OnlineRegressor::take_failure).
+    pub fn take_failure(&mut self) -> Option<Error> {
+        self.online.take_failure()
     }
 
     /// What the model says about a row now. During the warm-up that is how frequent each class was, with one
     /// imagined row of each.
-    pub fn predict(&mut self, x: &[f64]) -> Result<ClassPrediction> {
-        stream::check_row(x, self.input_dim)?;
-        let names = self.labels.names();
-        let Some(running) = &mut self.running else {
-            if names.is_empty() {
-                let reason = "the model knows no class yet";
-                return Err(Error::Unsupported { operation: "prediction", reason });
-            }
-            let mut counts = vec![1.0; names.len()];
-            self.warm_up.classes.iter().for_each(|&c| counts[c] += 1.0);
-            let total: f64 = counts.iter().sum();
-            counts.iter_mut().for_each(|p| *p /= total);
-            return Ok(ClassPrediction::from_probabilities(counts, Vec::new(), Vec::new(), names));
-        };
-        Ok(ClassPrediction::from_latents(&running.predict(x)?, &self.softmax, names))
+    pub fn predict(&self, x: &[f64]) -> Result<ClassPrediction> {
+        check_row(x, self.input_dim())?;
+        let task = &self.online.task;
+        if let Some(learner) = &self.online.learner {
+            return Ok(task.prediction(&learner.predict(x)?));
+        }
+        if task.count() == 0 {
+            let reason = "the model knows no class yet";
+            return Err(Error::Unsupported { operation: "prediction", reason });
+        }
+        let mut counts = vec![1.0; task.count()];
+        self.online.memory.rows.y.iter().for_each(|&c| counts[c as usize] += 1.0);
+        let total: f64 = counts.iter().sum();
+        counts.iter_mut().for_each(|p| *p /= total);
+        Ok(ClassPrediction::from_probabilities(counts, Vec::new(), Vec::new(), task.labels.names()))
     }
 
     /// Learns a row.
     pub fn observe(&mut self, x: &[f64], label: &str) -> Result<Outcome> {
-        self.learn(x, label, None, false).map(|(outcome, _)| outcome)
+        self.learn(x, label, None)
     }
 
     /// Learns a row that was observed at the given time; times must not decrease.
     pub fn observe_at(&mut self, x: &[f64], label: &str, time: f64) -> Result<Outcome> {
-        self.learn(x, label, Some(time), false).map(|(outcome, _)| outcome)
+        self.learn(x, label, Some(time))
     }
 
     /// Predicts a row, then learns it, and takes the prediction into the running figures. `None` during the
@@ -236,31 +383,38 @@ impl OnlineClassifier {
         label: &str,
         time: Option<f64>,
     ) -> Result<Option<ClassPrediction>> {
-        let (_, prediction) = self.learn(x, label, time, true)?;
-        if let Some(p) = &prediction {
-            let class = self.labels.names()[..p.probabilities.len()].iter().position(|n| n == label);
-            self.metrics.record(&p.probabilities, p.best, class);
-        }
-        Ok(prediction)
+        // A class that comes up for the first time is predicted by those before it.
+        let is_new = self.is_ready() && !self.classes().iter().any(|known| known == label);
+        let before = if is_new { Some(self.predict(x)?) } else { None };
+        self.learn(x, label, time)?;
+        let said = self.online.said();
+        let prediction = match before {
+            None if said.is_empty() => return Ok(None),
+            None => self.online.task.prediction(said),
+            Some(prediction) => prediction,
+        };
+        let class = self.classes()[..prediction.probabilities.len()].iter().position(|n| n == label);
+        self.metrics.record(&prediction.probabilities, prediction.best, class);
+        Ok(Some(prediction))
     }
 
-    /// Learns many rows, given row after row; stops at the first that is refused and says which.
+    /// Learns many rows, given row after row; stops at the first that is rejected and says which.
     pub fn observe_batch(&mut self, x: &[f64], labels: &[impl AsRef<str>]) -> Result<()> {
-        length("x", labels.len() * self.input_dim, x.len())?;
-        for (row, (x, label)) in x.chunks_exact(self.input_dim).zip(labels).enumerate() {
+        length("x", labels.len() * self.input_dim(), x.len())?;
+        for (row, (x, label)) in x.chunks_exact(self.input_dim()).zip(labels).enumerate() {
             self.observe(x, label.as_ref()).map_err(|error| error.in_row(row))?;
         }
         Ok(())
     }
 
     /// The class probabilities of many rows: one row of C numbers for each.
-    pub fn predict_batch(&mut self, x: &[f64], probabilities: &mut [f64]) -> Result<()> {
-        let count = self.classes().len();
-        let rows = x.len() / self.input_dim;
-        length("x", rows * self.input_dim, x.len())?;
+    pub fn predict_batch(&self, x: &[f64], probabilities: &mut [f64]) -> Result<()> {
+        let (count, dim) = (self.classes().len(), self.input_dim());
+        let rows = x.len() / dim;
+        length("x", rows * dim, x.len())?;
         length("probabilities", rows * count, probabilities.len())?;
         let snapshot = if rows >= 64 { self.snapshot() } else { None };
-        for (row, x) in x.chunks_exact(self.input_dim).enumerate() {
+        for (row, x) in x.chunks_exact(dim).enumerate() {
             let p = match &snapshot {
                 Some(s) => s.predict(x).or_else(|_| self.predict(x)),
                 None => self.predict(x),
@@ -271,196 +425,116 @@ impl OnlineClassifier {
         Ok(())
     }
 
-    /// Checks a row, keeps it for the warm-up or learns it; returns what was predicted before, if wanted.
-    fn learn(
-        &mut self,
-        x: &[f64],
-        label: &str,
-        time: Option<f64>,
-        predict: bool,
-    ) -> Result<(Outcome, Option<ClassPrediction>)> {
-        stream::check_row(x, self.input_dim)?;
-        if let Some(time) = time {
-            finite("time", time, 0)?;
+    /// Learns a row, wholly or not at all; one with a new label only if the label can become a class.
+    fn learn(&mut self, x: &[f64], label: &str, time: Option<f64>) -> Result<Outcome> {
+        check_row(x, self.input_dim())?;
+        let online = &mut self.online;
+        if let Some(class) = online.task.labels.index(label, online.learner.is_none())? {
+            return online.learn(x, class as f64, 1.0, time);
         }
-        let known = self.labels.index(label, self.running.is_none())?;
-        let Some(running) = &mut self.running else {
-            return self.keep(x, label, known, time).map(|()| (Outcome::Learned, None));
-        };
-        let refits = running.refits();
-        let (outcome, prediction) = if let Some(class) = known {
-            let (outcome, latents) = running.learn(x, class, time, &self.settings)?;
-            let answer = || ClassPrediction::from_latents(&latents, &self.softmax, self.labels.names());
-            (outcome, predict.then(answer))
-        } else {
-            // A new class: predicted by the old ones, learned by all.
-            running.admit(x, &self.settings)?;
-            let latents = running.predict(x)?;
-            let prediction = ClassPrediction::from_latents(&latents, &self.softmax, self.labels.names());
-            let mut grown = running.clone();
-            grown.add_class(&self.settings)?;
-            let class = self.labels.names().len();
-            let (outcome, _) = grown.learn(x, class, time, &self.settings)?;
-            *running = grown;
-            self.labels.add(label, false);
-            self.softmax = Arc::new(Softmax::new(class + 1));
-            self.publish();
-            (outcome, predict.then_some(prediction))
-        };
-        if self.refits() > refits {
-            self.publish();
-        }
-        Ok((outcome, prediction))
-    }
-
-    /// Keeps a row for the warm-up, which may end with it. If that fails, the row is not kept.
-    fn keep(&mut self, x: &[f64], label: &str, known: Option<usize>, time: Option<f64>) -> Result<()> {
-        stream::admit_to_warm_up(&self.settings, x, self.input_dim)?;
-        stream::check_time(self.settings.half_life, time, self.warm_up.last_time)?;
-        let time_before = std::mem::replace(&mut self.warm_up.last_time, time);
-        let class = known.unwrap_or_else(|| {
-            let class = self.labels.add(label, true);
-            self.warm_up.classes.iter_mut().filter(|c| **c >= class).for_each(|c| *c += 1);
-            class
-        });
-        self.warm_up.x.extend_from_slice(x);
-        self.warm_up.classes.push(class);
-        if self.warm_up.classes.len() < self.settings.warm_up_rows(self.input_dim) {
-            return Ok(());
-        }
-        self.finish_warm_up().map_err(|error| {
-            self.warm_up.last_time = time_before;
-            self.warm_up.x.truncate(self.warm_up.x.len() - x.len());
-            self.warm_up.classes.pop();
-            if known.is_none() {
-                self.labels.remove(class);
-                self.warm_up.classes.iter_mut().filter(|c| **c > class).for_each(|c| *c -= 1);
+        let before = (online.task.clone(), online.learner.clone(), online.memory.rows.y.clone());
+        let learned = match &mut online.learner {
+            Some(learner) => {
+                let added = learner.admit(x, &online.settings);
+                added.and_then(|()| online.task.add_class(label, learner, &online.settings))
             }
-            Error::WarmUp { reason: error.to_string() }
-        })
+            None => Ok(()),
+        };
+        let class = match &online.learner {
+            Some(_) => online.task.count().saturating_sub(1),
+            None => {
+                // Discovered labels stand in alphabetical order.
+                let class = online.task.labels.add(label, true);
+                let moved = online.memory.rows.y.iter_mut().filter(|c| **c >= class as f64);
+                moved.for_each(|c| *c += 1.0);
+                online.task.count_classes();
+                class
+            }
+        };
+        let learned = learned.and_then(|()| online.learn(x, class as f64, 1.0, time));
+        match learned {
+            Ok(_) => online.publish(),
+            Err(_) => (online.task, online.learner, online.memory.rows.y) = before,
+        }
+        learned
     }
 
     /// Ends the warm-up with the rows seen so far: chooses the scaling, fits the hyperparameters of each class.
-    /// The rows are not kept.
     pub fn finish_warm_up(&mut self) -> Result<()> {
-        if self.running.is_some() {
-            return Ok(());
-        }
-        if self.warm_up.classes.len() < 2 {
-            let reason = "at least two rows are needed";
-            return Err(Error::Unsupported { operation: "ending the warm-up", reason });
-        }
-        let (count, adding) = (self.classes().len(), self.labels.unseen() == Unseen::Add);
-        if count < 2 && !adding {
-            let reason = format!(
-                "all {} warm-up rows have the label {:?}; declare the classes or let unseen ones be added",
-                self.warm_up.classes.len(),
-                self.classes()[0]
-            );
-            return Err(Error::Config { field: "classes".into(), reason });
-        }
-        let rows = self.warm_up.classes.len();
-        if count > MANY_CLASSES && 2 * count > rows {
-            let reason = format!(
-                "the first {rows} rows have {count} different labels; a number is predicted by regression, not by classes"
-            );
-            return Err(Error::Config { field: "label".into(), reason });
-        }
-        let running = Processes::start(&self.warm_up, &self.settings, self.input_dim, count, adding)?;
-        self.running = Some(Box::new(running));
-        self.warm_up = LabelledRows::default();
-        self.softmax = Arc::new(Softmax::new(count));
-        self.publish();
-        Ok(())
+        self.online.finish_warm_up()
+    }
+
+    /// Whether features may still be learned anew from rows in memory.
+    pub fn is_searching(&self) -> bool {
+        self.online.is_searching()
     }
 
     /// Stops learning the feature map and makes its batch statistics constants: from here on a row has the
     /// same coordinates for ever, and rows can be forgotten and models merged.
     pub fn freeze_features(&mut self) -> Result<()> {
-        match &mut self.running {
-            Some(running) => running.encoder.freeze(),
-            None => {
-                Err(Error::Unsupported { operation: "freezing features", reason: "the warm-up is not over" })
-            }
-        }
+        self.online.freeze_features()
     }
 
-    /// Un-learns a row that was learned before with the same label. Exact; refused while the feature map still
+    /// A model with the same scales, features and hyperparameters that has learned nothing: for fitting parts
+    /// of a stream apart and merging them. Needs features that no longer change.
+    pub fn shard(&self) -> Result<Self> {
+        Ok(Self { online: self.online.shard()?, metrics: PrequentialClasses::default() })
+    }
+
+    /// Un-learns a row that was learned before with the same label. Exact; rejected while the feature map still
     /// changes.
     pub fn forget(&mut self, x: &[f64], label: &str) -> Result<()> {
-        stream::check_row(x, self.input_dim)?;
-        let known = self.labels.names().iter().position(|n| n == label);
-        let Some(running) = &mut self.running else {
-            return Err(Error::Unsupported { operation: "forget", reason: "the warm-up is not over" });
+        let Some(class) = self.classes().iter().position(|n| n == label) else {
+            return Err(Error::UnknownLabel { label: label.into(), known: self.classes().to_vec(), row: 0 });
         };
-        match known {
-            Some(class) => running.forget(x, class),
-            None => {
-                Err(Error::UnknownLabel { label: label.into(), known: self.labels.names().to_vec(), row: 0 })
-            }
-        }
+        self.online.forget(x, class as f64, 1.0)
     }
 
     /// Exponential forgetting at once: every row so far counts `factor` times as much.
     pub fn decay(&mut self, factor: f64) -> Result<()> {
-        match &mut self.running {
-            Some(running) => running.decay(factor),
-            None => Err(Error::Unsupported { operation: "decay", reason: "the warm-up is not over" }),
-        }
+        self.online.decay(factor)
     }
 
-    /// Learns everything another classifier has learned; hyperparameters stay this model's. Exact; refused
+    /// Fits the hyperparameters of every class to everything learned so far, whatever the schedule.
+    pub fn refit(&mut self) -> Result<()> {
+        self.online.refit()
+    }
+
+    /// Learns everything another classifier has learned; hyperparameters stay this model's. Exact; rejected
     /// unless both map rows to the same coordinates. Classes are matched by label; a class that only one of
     /// them knows is possible where both add unseen classes.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
-        let (Some(running), Some(theirs)) = (&self.running, &other.running) else {
-            return Err(Error::Unsupported { operation: "merge", reason: "a warm-up is not over" });
-        };
-        running.encoder.require_fixed("merge")?;
-        theirs.encoder.require_fixed("merge")?;
-        if !running.encoder.agrees_with(&theirs.encoder) {
-            let reason = "the two models scale or project their inputs differently";
-            return Err(Error::Unsupported { operation: "merge", reason });
-        }
-        let (mut merged, mut labels) = (running.clone(), self.labels.clone());
-        for label in other.classes().iter().filter(|l| !self.classes().contains(l)) {
-            if self.labels.unseen() == Unseen::Error {
-                let known = self.classes().to_vec();
-                return Err(Error::UnknownLabel { label: label.clone(), known, row: 0 });
-            }
-            merged.add_class(&self.settings)?;
-            labels.add(label, false);
-        }
-        let place = |label: &String| other.classes().iter().position(|l| l == label);
-        let places: Vec<Option<usize>> = labels.names().iter().map(place).collect();
-        merged.merge(theirs, &places)?;
-        self.softmax = Arc::new(Softmax::new(labels.names().len()));
-        self.running = Some(merged);
-        self.labels = labels;
+        self.online.merge(&other.online)?;
+        self.metrics.merge(&other.metrics);
         Ok(())
     }
 
-    /// An immutable image of the model for predictions from any thread; `None` during the warm-up.
+    /// The model as it would be after hypothetical rows, given one after the other. Scales, features and
+    /// hyperparameters stay as they are; this model does not change.
+    pub fn conditioned(&self, x: &[f64], labels: &[impl AsRef<str>]) -> Result<Self> {
+        let class = |label: &str| match self.classes().iter().position(|n| n == label) {
+            Some(class) => Ok(class as f64),
+            None => Err(Error::UnknownLabel { label: label.into(), known: self.classes().to_vec(), row: 0 }),
+        };
+        let y = labels.iter().map(|label| class(label.as_ref())).collect::<Result<Vec<f64>>>()?;
+        Ok(Self { online: self.online.conditioned(x, &y, None)?, metrics: self.metrics })
+    }
+
+    /// An immutable model for predictions from any thread; `None` during the warm-up.
     pub fn snapshot(&self) -> Option<Arc<ClassSnapshot>> {
-        let running = self.running.as_ref()?;
-        Some(Arc::new(ClassSnapshot {
-            encoder: running.encoder.fixed().ok()?,
-            predictors: running.predictors().ok()?,
-            softmax: Arc::clone(&self.softmax),
-            labels: self.labels.names().to_vec(),
-        }))
+        self.online.snapshot()
     }
 
     /// A handle that always gives the newest published snapshot. Snapshots are published after the warm-up,
     /// after every refit, when a class is added and by [`OnlineClassifier::publish`]; taking one never waits
     /// for learning.
     pub fn reader(&self) -> Reader<ClassSnapshot> {
-        self.published.reader()
+        self.online.reader()
     }
 
     /// Publishes the present state to all readers.
     pub fn publish(&self) {
-        self.published.set(self.snapshot());
+        self.online.publish();
     }
 }
 

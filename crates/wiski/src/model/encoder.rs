@@ -5,6 +5,7 @@ use crate::error::{Error, Result, finite, length, positive};
 use crate::feature::{Column, FeatureMap, Linear, Moments, Normaliser, Scaling, Source, Tape};
 use crate::learn::Adam;
 use crate::saved::{Restore, restored_after_reading};
+use crate::scratch::Scratch;
 use serde::{Deserialize, Serialize};
 
 /// x → (x − shift)·factor, column by column, values beyond ±limit being pulled in to there.
@@ -44,10 +45,12 @@ impl Restore for Encoder {
         if let Some(adam) = &self.adam {
             length("coordinates of the optimiser", parameters, adam.dim())?;
         }
-        (self.h, self.gradient) = (vec![0.0; self.map.output_dim()], vec![0.0; parameters]);
+        self.gradient = vec![0.0; parameters];
+        self.buffers.h = vec![0.0; self.map.output_dim()];
         Ok(())
     }
 }
+
 /// Where outliers are pulled in to, in robust standard deviations.
 const OUTLIER: f64 = 8.0;
 
@@ -184,6 +187,15 @@ impl FixedEncoder {
     }
 }
 
+/// What encoding one row leaves behind: the scaled row, its coordinates, and the tape for the way back.
+#[derive(Debug, Clone, Default)]
+struct Buffers {
+    normaliser: Normaliser,
+    tape: Tape,
+    row: Vec<f64>,
+    h: Vec<f64>,
+}
+
 /// Column scaling and feature map, with the running moments the map needs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(remote = "Self")]
@@ -193,23 +205,21 @@ pub struct Encoder {
     moments: Moments,
     /// Present while the map is learned.
     adam: Option<Adam>,
+    /// Of the row that is being learned.
     #[serde(skip)]
-    normaliser: Normaliser,
+    buffers: Buffers,
+    /// For rows that are only predicted.
     #[serde(skip)]
-    tape: Tape,
-    #[serde(skip)]
-    row: Vec<f64>,
-    #[serde(skip)]
-    h: Vec<f64>,
+    scratch: Scratch<Buffers>,
     #[serde(skip)]
     gradient: Vec<f64>,
 }
 
 impl Encoder {
     pub(crate) fn new(scaling: ColumnScaling, map: FeatureMap, moments: Moments) -> Self {
-        let (h, gradient) = (vec![0.0; map.output_dim()], vec![0.0; map.parameters().len()]);
-        let (normaliser, tape) = (Normaliser::default(), Tape::new());
-        Self { scaling, map, moments, adam: None, normaliser, tape, row: Vec::new(), h, gradient }
+        let gradient = vec![0.0; map.parameters().len()];
+        let buffers = Buffers { h: vec![0.0; map.output_dim()], ..Buffers::default() };
+        Self { scaling, map, moments, adam: None, buffers, scratch: Scratch::default(), gradient }
     }
 
     /// Lets the map learn online at the given rate.
@@ -281,21 +291,42 @@ impl Encoder {
         self.map.freeze(&self.moments)
     }
 
-    /// The coordinates of a row.
+    /// The coordinates of a row that is to be learned.
     pub(crate) fn encode(&mut self, x: &[f64]) -> Result<&[f64]> {
-        self.scaling.apply(x, &mut self.row)?;
+        self.scaling.apply(x, &mut self.buffers.row)?;
         self.forward()?;
-        Ok(&self.h)
+        Ok(&self.buffers.h)
     }
 
     fn forward(&mut self) -> Result<()> {
-        let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
-        view.forward(&self.row, &mut self.h, &mut self.tape)
+        let Buffers { normaliser, tape, row, h } = &mut self.buffers;
+        self.map.prepare(&self.moments, normaliser)?.forward(row, h, tape)
+    }
+
+    /// Lends the coordinates of a row; the encoder does not change.
+    pub(crate) fn with_coordinates<T>(&self, x: &[f64], f: impl FnOnce(&[f64]) -> T) -> Result<T> {
+        self.scratch.with(|Buffers { normaliser, tape, row, h }| {
+            self.scaling.apply(x, row)?;
+            h.resize(self.map.output_dim(), 0.0);
+            self.map.prepare(&self.moments, normaliser)?.forward(row, h, tape)?;
+            Ok(f(h))
+        })
+    }
+
+    /// The coordinates of rows given one after the other.
+    pub(crate) fn encode_all(&self, x: &[f64]) -> Result<Vec<f64>> {
+        let dim = self.map.input_dim();
+        length("x", x.len() / dim * dim, x.len())?;
+        let mut all = Vec::with_capacity(x.len() / dim * self.map.output_dim());
+        for (row, x) in x.chunks_exact(dim).enumerate() {
+            self.with_coordinates(x, |h| all.extend_from_slice(h)).map_err(|error| error.in_row(row))?;
+        }
+        Ok(all)
     }
 
     /// The coordinates of the row last encoded.
     pub(crate) fn coordinates(&self) -> &[f64] {
-        &self.h
+        &self.buffers.h
     }
 
     /// Takes the row last encoded into the moments and, given ∂L/∂h, moves the map one step down the
@@ -303,12 +334,13 @@ impl Encoder {
     pub(crate) fn learn(&mut self, by_coordinates: Option<&[f64]>) -> Result<()> {
         if let (Some(dh), Some(adam)) = (by_coordinates, &mut self.adam) {
             self.gradient.fill(0.0);
-            let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
-            view.backward(&mut self.tape, dh, &mut self.gradient, None)?;
+            let Buffers { normaliser, tape, .. } = &mut self.buffers;
+            let view = self.map.prepare(&self.moments, normaliser)?;
+            view.backward(tape, dh, &mut self.gradient, None)?;
             adam.step(self.map.parameters_mut(), &self.gradient)?;
         }
         if !self.is_fixed() {
-            self.map.observe(&self.row, &mut self.moments, &mut self.tape)?;
+            self.map.observe(&self.buffers.row, &mut self.moments, &mut self.buffers.tape)?;
             self.forward()?;
         }
         Ok(())

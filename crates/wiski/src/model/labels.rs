@@ -105,8 +105,4 @@ impl Labels {
         self.names.insert(at, label.into());
         at
     }
-
-    pub(super) fn remove(&mut self, at: usize) {
-        self.names.remove(at);
-    }
 }

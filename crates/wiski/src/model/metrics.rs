@@ -77,6 +77,14 @@ impl PrequentialClasses {
         }
     }
 
+    /// Takes in the figures of another stream.
+    pub fn merge(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.correct += other.correct;
+        self.scored += other.scored;
+        self.log_loss += other.log_loss;
+    }
+
     /// The number of predictions.
     pub fn rows(&self) -> f64 {
         self.rows

@@ -3,31 +3,138 @@
 //!
 //! The first rows are kept until there are enough to start from (the warm-up); after that no row is kept, but by
 //! a sum of grids, which learns its features anew from its first rows ([`Settings::memory`]) and then drops them.
-//! Each further row is predicted, then learned:
-//!
-//! 1. the row is scaled and mapped to coordinates h; the posterior predicts;
-//! 2. a learned map moves one step up the predictive log density of the target;
-//! 3. the posterior is conditioned on the row in constant time, or, with one step per observation, the
-//!    hyperparameters move and the posterior follows;
-//! 4. from time to time the targets' scale is brought up to date and the hyperparameters are refitted.
+//! What happens to a row is told in `learner`, what happens along a stream in `online`; here is what numbers add to
+//! that: their scale, their noise, and predictions in the user's units.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use super::encoder::{Encoder, Reads};
-use super::images::{RowSurface, SampledFunction, Snapshot};
+use super::learner::{Learner, Process, RowTargets};
+use super::memory::Memory;
 use super::metrics::Prequential;
-use super::running::Running;
-use super::settings::{Features, InputScaling, NoiseModel, Settings};
-use super::stream::{self, Published, Reader};
+use super::online::{Online, Task};
+use super::reader::Reader;
+use super::schedule::{Fading, thorough};
+use super::settings::{Features, InputScaling, NoiseModel, Settings, TargetScaling};
+use super::snapshots::{RowSurface, SampledFunction, Snapshot};
+use super::start;
 use super::targets::{TargetMoments, TargetScale};
 use super::{OnlineGp, Outcome, Wiski};
-use crate::error::{Error, Result, finite, length, positive};
+use crate::error::{Error, Result, length, positive};
+use crate::feature::{FeatureMap, Identity};
 use crate::grid::Grid;
-use crate::learn::{Choice, Rows};
+use crate::learn::{Choice, HyperSpace, Hyperparameters};
+use crate::likelihood::Target;
 use crate::posterior::Prediction;
-use crate::saved::{Restore, restored_after_reading};
 use crate::stats::Stats;
+
+/// Numbers as targets: one process, in units that follow the mean and deviation of the targets.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Regression {
+    pub(super) moments: TargetMoments,
+    pub(super) scale: TargetScale,
+    #[serde(skip)]
+    target: Option<Target>,
+}
+
+impl Regression {
+    pub(super) fn new(moments: TargetMoments, scale: TargetScale) -> Self {
+        Self { moments, scale, target: None }
+    }
+
+    /// The scale that suits the targets so far.
+    fn present_scale(&self, settings: &Settings) -> TargetScale {
+        match settings.targets {
+            TargetScaling::None => TargetScale::IDENTITY,
+            TargetScaling::Running => TargetScale { shift: self.moments.mean, scale: self.moments.std() },
+        }
+    }
+
+    /// The hyperparameters to start with, and how they are learned.
+    fn start_values(&self, settings: &Settings, input_dim: usize) -> Result<(Hyperparameters, HyperSpace)> {
+        let kernels = vec![settings.start_kernel(input_dim)?];
+        let known = settings.noise == NoiseModel::Known;
+        let noise = if known { self.scale.scale.powi(-2) } else { settings.initial_noise };
+        let hyper = Hyperparameters { kernels, noise };
+        let space = settings.hyper_space(&hyper)?;
+        Ok((hyper, space))
+    }
+
+    /// A learner of rows that only their statistics are left of, on a grid of scaled columns.
+    fn start_from_stats(&mut self, mut stats: Stats, settings: &Settings) -> Result<Learner> {
+        let dim = stats.lattice().dim();
+        let scaling = start::column_scaling(settings, &[], dim)?;
+        self.scale = self.present_scale(settings);
+        let (hyper, space) = self.start_values(settings, dim)?;
+        let map = FeatureMap::from(Identity::new(dim));
+        let moments = map.new_moments();
+        stats.standardize_targets(self.scale.shift, self.scale.scale)?;
+        let mut model = start::process(settings, stats.lattice(), &hyper)?;
+        model.replace_stats(stats)?;
+        if settings.fit_warm_up && model.count() >= 2.0 {
+            model.refit(&space, &thorough())?;
+        }
+        let (encoder, processes) = (Encoder::new(scaling, map, moments), vec![Process::new(model, None)]);
+        Learner::new(encoder, processes, None, space, None, Fading::default(), settings.schedule)
+    }
+}
+
+impl Task for Regression {
+    type Snapshot = Snapshot;
+
+    fn row(&mut self, y: f64, noise: f64) -> RowTargets<'_> {
+        RowTargets::of_value(self.target.insert(Target { value: self.scale.apply(y), noise }))
+    }
+
+    fn observed(&mut self, y: f64) {
+        self.moments.observe(y);
+    }
+
+    fn forgotten(&mut self, y: f64) {
+        self.moments.forget(y);
+    }
+
+    fn is_ready(&self, _: &Memory) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn start(&mut self, memory: &Memory, settings: &Settings, input_dim: usize) -> Result<Learner> {
+        self.scale = self.present_scale(settings);
+        let start = self.start_values(settings, input_dim)?;
+        let y: Vec<f64> = memory.rows.y.iter().map(|&y| self.scale.apply(y)).collect();
+        let noise = memory.rows.noise.clone();
+        let found = start::found(memory, (&y, &noise), true, settings, input_dim, start)?;
+        found.learner(memory, &[(y, noise)], None, None, settings)
+    }
+
+    fn rescale(&mut self, learner: &mut Learner, settings: &Settings) -> Result<()> {
+        if settings.targets == TargetScaling::Running && self.moments.weight >= 2.0 {
+            let (old, new) = (self.scale, self.present_scale(settings));
+            learner.rescale_targets((new.shift - old.shift) / old.scale, new.scale / old.scale)?;
+            self.scale = new;
+        }
+        Ok(())
+    }
+
+    fn snapshot(&self, learner: &Learner, settings: &Settings) -> Result<Snapshot> {
+        let known_noise = settings.noise == NoiseModel::Known;
+        let (encoder, predictor) = (learner.encoder().fixed()?, learner.first().predictor()?);
+        Ok(Snapshot { encoder, predictor, scale: self.scale, known_noise })
+    }
+
+    fn cleared(&self) -> Self {
+        Self::new(TargetMoments::default(), self.scale)
+    }
+
+    fn merge(&mut self, learner: &mut Learner, theirs: &Self, other: &Learner, _: &Settings) -> Result<()> {
+        // Their statistics in our units.
+        let shift = (self.scale.shift - theirs.scale.shift) / theirs.scale.scale;
+        learner.merge(other, (shift, self.scale.scale / theirs.scale.scale), &[Some(0)])?;
+        self.moments.merge(&theirs.moments);
+        Ok(())
+    }
+}
 
 /// One block of an additive model.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,53 +161,27 @@ pub struct BlockSummary {
 /// assert!((p.mean - (7.0 + 3.0 * (125f64 / 8.0).sin())).abs() < 0.05);
 /// # Ok::<(), wiski::Error>(())
 /// ```
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(remote = "Self")]
+#[derive(Debug, Clone, Serialize)]
 pub struct OnlineRegressor {
-    settings: Settings,
-    input_dim: usize,
-    targets: TargetMoments,
-    warm_up: Rows,
-    /// The times of the warm-up rows, if they have times.
-    #[serde(default)]
-    times: Vec<f64>,
-    running: Option<Box<Running>>,
+    online: Online<Regression>,
     metrics: Prequential,
     drifts: u64,
-    #[serde(skip)]
-    published: Published<Snapshot>,
-}
-
-restored_after_reading!(OnlineRegressor);
-
-impl Restore for OnlineRegressor {
-    fn restore(&mut self) -> Result<()> {
-        self.settings.check(self.input_dim)?;
-        length("warm-up rows", self.warm_up.len() * self.input_dim, self.warm_up.x.len())?;
-        if let Some(running) = &self.running {
-            length("columns", self.input_dim, running.encoder.map().input_dim())?;
-        }
-        self.publish();
-        Ok(())
-    }
 }
 
 impl OnlineRegressor {
+    /// The parts of a model that a file held.
+    pub(super) fn restored(online: Online<Regression>, metrics: Prequential, drifts: u64) -> Result<Self> {
+        let mut new = Self { online, metrics, drifts };
+        new.online.restore()?;
+        positive("scale of the targets", new.online.task.scale.scale, 0)?;
+        Ok(new)
+    }
+
     /// A model of rows with `input_dim` columns.
     pub fn new(input_dim: usize, settings: Settings) -> Result<Self> {
-        let settings = settings.resolved(input_dim);
-        settings.check(input_dim)?;
-        Ok(Self {
-            settings,
-            input_dim,
-            targets: TargetMoments::default(),
-            warm_up: Rows::default(),
-            times: Vec::new(),
-            running: None,
-            metrics: Prequential::default(),
-            drifts: 0,
-            published: Published::default(),
-        })
+        let task = Regression::new(TargetMoments::default(), TargetScale::IDENTITY);
+        let online = Online::new(input_dim, task, settings.resolved(input_dim)?)?;
+        Ok(Self { online, metrics: Prequential::default(), drifts: 0 })
     }
 
     /// A model that has learned what the given statistics hold, with hyperparameters fitted to them: where a
@@ -128,37 +209,39 @@ impl OnlineRegressor {
     /// ```
     pub fn from_stats(stats: Stats, settings: Settings) -> Result<Self> {
         let dim = stats.lattice().dim();
+        let settings = settings.resolved(dim)?;
         let known = settings.features == Features::Identity && settings.inputs != InputScaling::WarmUp;
         if !known || stats.lattice().grids().len() != 1 {
             let reason =
-                "the coordinates must be known beforehand: one grid, Features::Identity and declared bounds";
+                "the coordinates must be known beforehand: one grid, identity features and declared bounds";
             return Err(Error::Unsupported { operation: "a model from statistics", reason });
         }
         let mut model = Self::new(dim, settings)?;
-        model.targets = TargetMoments::of_stats(&stats);
-        model.running = Some(Box::new(Running::of_stats(stats, &model.settings, &model.targets)?));
-        model.publish();
+        let online = &mut model.online;
+        online.task.moments = TargetMoments::of_stats(&stats);
+        online.learner = Some(Box::new(online.task.start_from_stats(stats, &online.settings)?));
+        online.publish();
         Ok(model)
     }
 
-    /// The settings.
+    /// The settings, with every default resolved.
     pub fn settings(&self) -> &Settings {
-        &self.settings
+        &self.online.settings
     }
 
     /// The number of input columns.
     pub fn input_dim(&self) -> usize {
-        self.input_dim
+        self.online.input_dim
     }
 
     /// Whether the warm-up is over.
-    pub fn is_running(&self) -> bool {
-        self.running.is_some()
+    pub fn is_ready(&self) -> bool {
+        self.online.learner.is_some()
     }
 
     /// The sum of the weights of the rows learned: their number, unless old ones fade.
     pub fn count(&self) -> f64 {
-        self.running.as_ref().map_or(self.warm_up.len() as f64, |r| r.model.count())
+        self.online.count()
     }
 
     /// Running figures of the predictions made by [`OnlineRegressor::step`] after the warm-up.
@@ -168,25 +251,31 @@ impl OnlineRegressor {
 
     /// The Gaussian process on the grid, in scaled units, once the warm-up is over.
     pub fn model(&self) -> Option<&Wiski> {
-        self.running.as_ref().map(|r| &r.model)
+        self.online.learner.as_ref().map(|l| l.first())
     }
 
     /// Scaling and feature map, once the warm-up is over.
     pub fn encoder(&self) -> Option<&Encoder> {
-        self.running.as_ref().map(|r| &r.encoder)
+        self.online.learner.as_ref().map(|l| l.encoder())
     }
 
     /// How targets are scaled inside the model at the moment.
     pub fn target_scale(&self) -> TargetScale {
-        self.running.as_ref().map_or(TargetScale::IDENTITY, |r| r.scale)
+        self.online.task.scale
+    }
+
+    /// What went wrong beside the rows since the last call, if anything did: a refit, a search for features, the end of
+    /// the warm-up. Every row that was accepted is learned in spite of it, and what failed is tried again later.
+    pub fn take_failure(&mut self) -> Option<Error> {
+        self.online.take_failure()
     }
 
     /// The blocks of the model, in their order: what each reads and how much of the variance it explains.
     pub fn blocks(&self) -> Vec<BlockSummary> {
-        let Some(running) = &self.running else { return Vec::new() };
-        let shares = running.model.shares();
-        let mut reads = running.encoder.reads().into_iter();
-        let grids = running.model.stats().lattice().grids();
+        let Some(learner) = &self.online.learner else { return Vec::new() };
+        let shares = learner.first().shares();
+        let mut reads = learner.encoder().reads().into_iter();
+        let grids = learner.first().stats().lattice().grids();
         let block = |(grid, share): (&Grid, f64)| BlockSummary {
             reads: reads.by_ref().take(grid.dim()).collect(),
             points: grid.len(),
@@ -195,85 +284,72 @@ impl OnlineRegressor {
         grids.iter().zip(shares).map(block).collect()
     }
 
-    /// The effect of one block at rows given one after the other, in the units of the target and centred over
+    /// The effect of one block at rows given one after the other, in the units of the target and centered over
     /// the data: the mean and variance of what this block adds to a prediction. To draw a curve, vary the
     /// columns that the block reads; the others do not matter unless it reads a direction.
-    pub fn effect(&mut self, block: usize, x: &[f64]) -> Result<Vec<Prediction>> {
-        length("x", x.len() / self.input_dim * self.input_dim, x.len())?;
-        let Some(running) = &mut self.running else {
-            return Err(Error::Unsupported { operation: "effect", reason: "the warm-up is not over" });
-        };
-        let grids = running.model.stats().lattice().grids();
+    pub fn effect(&self, block: usize, x: &[f64]) -> Result<Vec<Prediction>> {
+        let learner = self.online.ready("effect")?;
+        let grids = learner.first().stats().lattice().grids();
         let first: usize = grids.iter().take(block).map(Grid::dim).sum();
         let dim = grids.get(block).map_or(0, Grid::dim);
-        let mut h = Vec::with_capacity(x.len() / self.input_dim * dim);
-        for (row, x) in x.chunks_exact(self.input_dim).enumerate() {
-            let all = running.encoder.encode(x).map_err(|error| error.in_row(row))?;
-            h.extend_from_slice(&all[first..first + dim]);
-        }
-        let square = running.scale.scale * running.scale.scale;
+        let (all, width) = (learner.encoder().encode_all(x)?, learner.encoder().map().output_dim());
+        let h: Vec<f64> = all.chunks_exact(width).flat_map(|h| h[first..first + dim].iter().copied()).collect();
+        let scale = self.target_scale().scale;
         let unscaled = |p: Prediction| Prediction {
-            mean: p.mean * running.scale.scale,
-            variance: p.variance * square,
+            mean: p.mean * scale,
+            variance: p.variance * scale * scale,
             noise: 0.0,
         };
-        Ok(running.model.effect(block, &h)?.into_iter().map(unscaled).collect())
+        Ok(learner.first().effect(block, &h)?.into_iter().map(unscaled).collect())
     }
 
     /// Which projection was chosen, if one was.
     pub fn choice(&self) -> Option<&Choice> {
-        self.running.as_ref().and_then(|r| r.choice.as_ref())
+        self.online.learner.as_ref().and_then(|l| l.choice())
     }
 
     /// How often the hyperparameters were refitted since the warm-up.
     pub fn refits(&self) -> usize {
-        self.running.as_ref().map_or(0, |r| r.refits)
+        self.online.refits()
     }
 
     /// What the model says about a row now, in the user's units. During the warm-up that is the mean and
     /// variance of the targets so far. With known noise, the noise of the prediction is 0.
-    pub fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
-        length("x", self.input_dim, x.len())?;
-        let known = self.settings.noise == NoiseModel::Known;
-        let mut p = match &mut self.running {
-            Some(running) => {
-                let h = running.encoder.encode(x)?;
-                running.scale.undo(running.model.predict(h)?)
-            }
+    pub fn predict(&self, x: &[f64]) -> Result<Prediction> {
+        length("x", self.input_dim(), x.len())?;
+        let mut p = match &self.online.learner {
+            Some(learner) => self.online.task.scale.undo(learner.predict_first(x)?),
             None => self.before_warm_up()?,
         };
-        if known {
+        if self.settings().noise == NoiseModel::Known {
             p.noise = 0.0;
         }
         Ok(p)
     }
 
     fn before_warm_up(&self) -> Result<Prediction> {
-        if self.targets.weight < 2.0 {
+        let moments = &self.online.task.moments;
+        if moments.weight < 2.0 {
             let reason = "the model has seen fewer than two rows";
             return Err(Error::Unsupported { operation: "prediction", reason });
         }
-        Ok(Prediction { mean: self.targets.mean, variance: self.targets.std().powi(2), noise: 0.0 })
+        Ok(Prediction { mean: moments.mean, variance: moments.std().powi(2), noise: 0.0 })
     }
 
     /// Learns a row.
     pub fn observe(&mut self, x: &[f64], y: f64) -> Result<Outcome> {
-        self.learn(x, y, 1.0, None).map(|(outcome, _)| outcome)
+        self.online.learn(x, y, 1.0, None)
     }
 
     /// Learns a row whose noise variance is known (for [`NoiseModel::Known`]).
     pub fn observe_noisy(&mut self, x: &[f64], y: f64, variance: f64) -> Result<Outcome> {
-        if self.settings.noise == NoiseModel::Learned {
-            let reason =
-                "this model learns its noise; choose NoiseModel::Known to give a variance for each row";
-            return Err(Error::Unsupported { operation: "known noise", reason });
-        }
-        self.learn(x, y, variance, None).map(|(outcome, _)| outcome)
+        self.require_known_noise()?;
+        self.online.learn(x, y, variance, None)
     }
 
     /// Learns a row that was observed at the given time; times must not decrease.
     pub fn observe_at(&mut self, x: &[f64], y: f64, time: f64) -> Result<Outcome> {
-        self.learn(x, y, 1.0, Some(time)).map(|(outcome, _)| outcome)
+        self.online.learn(x, y, 1.0, Some(time))
     }
 
     /// Predicts a row, then learns it, and takes the prediction into the running figures. `None` during the
@@ -293,44 +369,46 @@ impl OnlineRegressor {
         if variance.is_some() {
             self.require_known_noise()?;
         }
-        let (_, prediction) = self.learn(x, y, variance.unwrap_or(1.0), time)?;
-        if let Some(p) = &prediction {
-            self.metrics.record(p, y);
-            if let Some(detector) = &mut self.settings.drift {
-                self.drifts += u64::from(detector.record((y - p.mean) / p.std()));
-            }
+        // A refit after the row may change the scale.
+        let scale = self.target_scale();
+        self.online.learn(x, y, variance.unwrap_or(1.0), time)?;
+        let Some(&said) = self.online.said().first() else { return Ok(None) };
+        let p = scale.undo(said);
+        self.metrics.record(&p, y);
+        if let Some(detector) = &mut self.online.settings.drift {
+            self.drifts += u64::from(detector.record((y - p.mean) / p.std()));
         }
-        Ok(prediction)
+        Ok(Some(p))
     }
 
-    /// How often drift was signalled by [`Settings::drift`] in [`OnlineRegressor::step`].
+    /// How often drift was signaled by [`Settings::drift`] in [`OnlineRegressor::step`].
     pub fn drifts(&self) -> u64 {
         self.drifts
     }
 
     fn require_known_noise(&self) -> Result<()> {
-        if self.settings.noise == NoiseModel::Known {
+        if self.settings().noise == NoiseModel::Known {
             return Ok(());
         }
-        let reason = "this model learns its noise; choose NoiseModel::Known to give a variance for each row";
+        let reason = "this model learns its noise; one with known noise takes a variance for each row";
         Err(Error::Unsupported { operation: "known noise", reason })
     }
 
-    /// Learns many rows, given row after row; stops at the first that is refused and says which.
+    /// Learns many rows, given row after row; stops at the first that is rejected and says which.
     pub fn observe_batch(&mut self, x: &[f64], y: &[f64]) -> Result<()> {
-        length("x", y.len() * self.input_dim, x.len())?;
-        for (row, (x, &y)) in x.chunks_exact(self.input_dim).zip(y).enumerate() {
+        length("x", y.len() * self.input_dim(), x.len())?;
+        for (row, (x, &y)) in x.chunks_exact(self.input_dim()).zip(y).enumerate() {
             self.observe(x, y).map_err(|error| error.in_row(row))?;
         }
         Ok(())
     }
 
     /// Means and standard deviations of observations at many rows.
-    pub fn predict_batch(&mut self, x: &[f64], mean: &mut [f64], std: &mut [f64]) -> Result<()> {
-        length("x", mean.len() * self.input_dim, x.len())?;
+    pub fn predict_batch(&self, x: &[f64], mean: &mut [f64], std: &mut [f64]) -> Result<()> {
+        length("x", mean.len() * self.input_dim(), x.len())?;
         length("std", mean.len(), std.len())?;
         let snapshot = if mean.len() >= 64 { self.snapshot() } else { None };
-        for (row, x) in x.chunks_exact(self.input_dim).enumerate() {
+        for (row, x) in x.chunks_exact(self.input_dim()).enumerate() {
             let p = match &snapshot {
                 Some(s) => s.predict(x).or_else(|_| self.predict(x)),
                 None => self.predict(x),
@@ -342,232 +420,75 @@ impl OnlineRegressor {
         Ok(())
     }
 
-    /// Checks a row, keeps it for the warm-up or learns it; returns what was predicted before.
-    fn learn(
-        &mut self,
-        x: &[f64],
-        y: f64,
-        noise: f64,
-        time: Option<f64>,
-    ) -> Result<(Outcome, Option<Prediction>)> {
-        stream::check_row(x, self.input_dim)?;
-        finite("y", y, 0)?;
-        positive("noise", noise, 0)?;
-        if let Some(time) = time {
-            finite("time", time, 0)?;
-        }
-        if let Some(running) = &mut self.running {
-            let refits = running.refits;
-            let learned = running.learn(x, y, noise, time, &self.settings, &self.targets)?;
-            self.targets.observe(y);
-            if running.refits > refits {
-                self.publish();
-            }
-            if !self.warm_up.is_empty() {
-                self.warm_up.push(x, y, noise);
-                self.times.extend(time);
-                self.grow_up();
-            }
-            return Ok((learned.0, Some(learned.1)));
-        }
-        stream::admit_to_warm_up(&self.settings, x, self.input_dim)?;
-        stream::check_time(self.settings.half_life, time, self.times.last().copied())?;
-        let before = (self.targets, self.times.len());
-        self.warm_up.push(x, y, noise);
-        self.times.extend(time);
-        self.targets.observe(y);
-        if self.warm_up.len() >= self.settings.warm_up_rows(self.input_dim) {
-            self.finish_warm_up().map_err(|error| {
-                self.warm_up.pop(self.input_dim);
-                self.times.truncate(before.1);
-                self.targets = before.0;
-                Error::WarmUp { reason: error.to_string() }
-            })?;
-        }
-        Ok((Outcome::Learned, None))
-    }
-
     /// Ends the warm-up with the rows seen so far: chooses scaling and features, fits the hyperparameters.
-    /// The rows are not kept.
     pub fn finish_warm_up(&mut self) -> Result<()> {
-        if self.running.is_some() {
-            return Ok(());
-        }
-        if self.warm_up.len() < 2 {
-            let reason = "at least two rows are needed";
-            return Err(Error::Unsupported { operation: "ending the warm-up", reason });
-        }
-        let running =
-            Running::start(&self.warm_up, &self.times, &self.settings, self.input_dim, &self.targets)?;
-        self.running = Some(Box::new(running));
-        // Rows that fade cannot be learned anew with their old weights.
-        let settings = &self.settings;
-        if !settings.is_additive() || settings.half_life.is_some() || self.warm_up.len() >= settings.memory {
-            self.warm_up = Rows::default();
-            self.times.clear();
-        }
-        self.publish();
-        Ok(())
-    }
-
-    /// Learns the features of a sum of grids anew from all rows so far, at a quarter of the memory and when it
-    /// is full. All rows are still there, so that the statistics are exact under the new features. The row that
-    /// brought this about is learned already: should the search fail, features stay as they are.
-    fn grow_up(&mut self) {
-        let (rows, memory) = (self.warm_up.len(), self.settings.memory);
-        let young = rows == memory / 4 && 2 * rows >= 3 * self.settings.warm_up_rows(self.input_dim);
-        if !young && rows < memory {
-            return;
-        }
-        if let Ok(mut new) =
-            Running::start(&self.warm_up, &self.times, &self.settings, self.input_dim, &self.targets)
-        {
-            new.refits = self.refits() + 1;
-            self.running = Some(Box::new(new));
-            self.publish();
-        }
-        if rows >= memory {
-            self.warm_up = Rows::default();
-            self.times.clear();
-        }
+        self.online.finish_warm_up()
     }
 
     /// Whether features may still be learned anew from rows in memory.
-    pub fn is_young(&self) -> bool {
-        self.running.is_some() && !self.warm_up.is_empty()
-    }
-
-    fn require_settled(&self, operation: &'static str) -> Result<()> {
-        if self.is_young() {
-            let reason = "the features may still be learned anew; freeze them first, then it is exact";
-            return Err(Error::Unsupported { operation, reason });
-        }
-        Ok(())
+    pub fn is_searching(&self) -> bool {
+        self.online.is_searching()
     }
 
     /// Stops learning the feature map and makes its batch statistics constants: from here on a row has the
     /// same coordinates for ever, and rows can be forgotten and models merged.
     pub fn freeze_features(&mut self) -> Result<()> {
-        match &mut self.running {
-            Some(running) => {
-                self.warm_up = Rows::default();
-                self.times.clear();
-                running.encoder.freeze()
-            }
-            None => {
-                Err(Error::Unsupported { operation: "freezing features", reason: "the warm-up is not over" })
-            }
-        }
+        self.online.freeze_features()
     }
 
     /// A model with the same scales, features and hyperparameters that has learned nothing: for fitting parts
     /// of a stream apart and merging them. Needs features that no longer change.
     pub fn shard(&self) -> Result<Self> {
-        let Some(running) = &self.running else {
-            return Err(Error::Unsupported { operation: "shard", reason: "the warm-up is not over" });
-        };
-        self.require_settled("shard")?;
-        running.encoder.require_fixed("shard")?;
-        let mut shard = Self::new(self.input_dim, self.settings.clone())?;
-        let mut running = running.clone();
-        running.model = running.model.cleared()?;
-        running.rows_since_refit = 0.0;
-        shard.running = Some(running);
-        Ok(shard)
+        Ok(Self { online: self.online.shard()?, metrics: Prequential::default(), drifts: 0 })
     }
 
     /// Un-learns a row that was learned before with the same values, since the feature map was frozen. Exact;
-    /// refused while the feature map still changes.
+    /// rejected while the feature map still changes.
     pub fn forget(&mut self, x: &[f64], y: f64) -> Result<()> {
-        self.forget_noisy(x, y, 1.0)
+        self.online.forget(x, y, 1.0)
     }
 
     /// As [`OnlineRegressor::forget`], for a row with known noise variance.
     pub fn forget_noisy(&mut self, x: &[f64], y: f64, variance: f64) -> Result<()> {
-        finite("y", y, 0)?;
-        self.require_settled("forget")?;
-        let Some(running) = &mut self.running else {
-            return Err(Error::Unsupported { operation: "forget", reason: "the warm-up is not over" });
-        };
-        running.encoder.require_fixed("forget")?;
-        running.encoder.encode(x)?;
-        running.model.forget(running.encoder.coordinates(), running.scale.apply(y), variance)?;
-        self.targets.forget(y);
-        Ok(())
+        self.online.forget(x, y, variance)
     }
 
-    /// Learns everything another model has learned. Exact; refused unless both models map rows to the same
+    /// Learns everything another model has learned. Exact; rejected unless both models map rows to the same
     /// coordinates.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
-        self.require_settled("merge")?;
-        other.require_settled("merge")?;
-        let (Some(running), Some(theirs)) = (&mut self.running, &other.running) else {
-            return Err(Error::Unsupported { operation: "merge", reason: "a warm-up is not over" });
-        };
-        running.encoder.require_fixed("merge")?;
-        theirs.encoder.require_fixed("merge")?;
-        if !running.encoder.agrees_with(&theirs.encoder) {
-            let reason = "the two models scale or project their inputs differently";
-            return Err(Error::Unsupported { operation: "merge", reason });
-        }
-        // Their statistics in our target units.
-        let mut model = theirs.model.clone();
-        let shift = (running.scale.shift - theirs.scale.shift) / theirs.scale.scale;
-        model.rescale_targets(shift, running.scale.scale / theirs.scale.scale)?;
-        running.model.merge(&model)?;
-        self.targets.merge(&other.targets);
+        self.online.merge(&other.online)?;
         self.metrics.merge(&other.metrics);
         Ok(())
     }
 
-    /// Fits the hyperparameters to everything learned so far, whatever the schedule: worth while after merging.
+    /// Fits the hyperparameters to everything learned so far, whatever the schedule: worthwhile after merging.
     pub fn refit(&mut self) -> Result<()> {
-        let Some(running) = &mut self.running else {
-            return Err(Error::Unsupported { operation: "refit", reason: "the warm-up is not over" });
-        };
-        running.refit(&self.settings, &self.targets, &stream::thorough())?;
-        running.evaluate()?;
-        self.publish();
-        Ok(())
+        self.online.refit()
     }
 
     /// Exponential forgetting at once: every row so far counts `factor` times as much.
     pub fn decay(&mut self, factor: f64) -> Result<()> {
-        self.require_settled("decay")?;
-        match &mut self.running {
-            Some(running) => running.model.decay(factor),
-            None => Err(Error::Unsupported { operation: "decay", reason: "the warm-up is not over" }),
-        }
+        self.online.decay(factor)
     }
 
     /// The model as it would be after hypothetical rows, given one after the other, with their noise variances
     /// where noise is known. Scales, features and hyperparameters stay as they are; this model does not change.
     pub fn conditioned(&self, x: &[f64], y: &[f64], noise: Option<&[f64]>) -> Result<Self> {
-        length("x", y.len() * self.input_dim, x.len())?;
         if noise.is_some() {
             self.require_known_noise()?;
         }
-        let h = self.coordinates(x)?;
-        let mut new = self.clone();
-        // Features that were learned anew from rows in memory would not know these.
-        (new.warm_up, new.times) = (Rows::default(), Vec::new());
-        if let Some(running) = &mut new.running {
-            let scaled: Vec<f64> = y.iter().map(|&y| running.scale.apply(y)).collect();
-            running.model.observe_batch(&h, &scaled, noise)?;
-        }
-        y.iter().for_each(|&y| new.targets.observe(y));
-        new.publish();
-        Ok(new)
+        let online = self.online.conditioned(x, y, noise)?;
+        Ok(Self { online, metrics: self.metrics, drifts: self.drifts })
     }
 
-    /// An immutable image for joint predictions of several rows with their gradients; `None` during the warm-up.
+    /// An immutable model for joint predictions of several rows with their gradients; `None` during the warm-up.
     pub fn surface(&self) -> Result<Option<RowSurface>> {
-        let Some(running) = &self.running else { return Ok(None) };
+        let Some(learner) = &self.online.learner else { return Ok(None) };
         Ok(Some(RowSurface {
-            encoder: running.encoder.fixed()?,
-            surface: running.model.posterior()?.surface(),
-            scale: running.scale,
-            known_noise: self.settings.noise == NoiseModel::Known,
+            encoder: learner.encoder().fixed()?,
+            surface: learner.first().posterior()?.surface(),
+            scale: self.target_scale(),
+            known_noise: self.settings().noise == NoiseModel::Known,
         }))
     }
 
@@ -585,40 +506,29 @@ impl OnlineRegressor {
     /// # Ok::<(), wiski::Error>(())
     /// ```
     pub fn sample(&self, rng: &mut impl rand::Rng) -> Result<SampledFunction> {
-        let Some(running) = &self.running else {
-            return Err(Error::Unsupported { operation: "sampling", reason: "the warm-up is not over" });
-        };
-        let sample = running.model.sample(rng)?;
-        Ok(SampledFunction { encoder: running.encoder.fixed()?, sample, scale: running.scale })
+        let learner = self.online.ready("sampling")?;
+        let sample = learner.first().sample(rng)?;
+        Ok(SampledFunction { encoder: learner.encoder().fixed()?, sample, scale: self.target_scale() })
     }
 
     /// The coordinates on the grid of rows given one after the other, by the feature map as it is now.
     pub fn coordinates(&self, x: &[f64]) -> Result<Vec<f64>> {
-        let Some(running) = &self.running else {
-            return Err(Error::Unsupported { operation: "encoding rows", reason: "the warm-up is not over" });
-        };
-        length("x", x.len() / self.input_dim * self.input_dim, x.len())?;
-        let encoder = running.encoder.fixed()?;
-        let mut all = Vec::new();
-        for (row, x) in x.chunks_exact(self.input_dim).enumerate() {
-            all.extend(encoder.encode(x).map_err(|error| error.in_row(row))?);
-        }
-        Ok(all)
+        self.online.ready("encoding rows")?.encoder().encode_all(x)
     }
 
-    /// An immutable image of the model for predictions from any thread; `None` during the warm-up.
+    /// An immutable model for predictions from any thread; `None` during the warm-up.
     pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
-        self.running.as_ref().and_then(|r| r.snapshot(self.settings.noise).ok()).map(Arc::new)
+        self.online.snapshot()
     }
 
     /// A handle that always gives the newest published snapshot. Snapshots are published after the warm-up,
     /// after every refit and by [`OnlineRegressor::publish`]; taking one never waits for learning.
     pub fn reader(&self) -> Reader {
-        self.published.reader()
+        self.online.reader()
     }
 
     /// Publishes the present state to all readers.
     pub fn publish(&self) {
-        self.published.set(self.snapshot());
+        self.online.publish();
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result, length};
 use crate::feature::Column;
-use crate::kernel::{Family, Kernel, MAX_DIM};
+use crate::kernel::{Kernel, MAX_DIM};
 use crate::large::Engine;
-use crate::learn::{HyperSpace, Hyperparameters, Hyperprior, Start, WarmUpTraining};
+use crate::learn::{Hyperparameters, Hyperprior, Start, WarmUpTraining};
 use crate::model::{DriftDetector, OffGrid};
 use serde::{Deserialize, Serialize};
 
@@ -58,17 +58,6 @@ pub enum Features {
         outputs: usize,
     },
 }
-
-/// The priors of a sum of grids, unless others are given: a scale is exponential, so that the many blocks that
-/// are of no use shrink towards nothing, and a length-scale is probably not much below the width of its grid,
-/// since a wiggly effect of few rows is noise.
-const RELEVANCE: [(&str, Hyperprior); 2] = [
-    ("outputscale", Hyperprior::Gamma { shape: 1.0, rate: 1.0 }),
-    ("lengthscale", Hyperprior::LogNormal { mu: 0.5, sigma: 0.7 }),
-];
-
-/// The smallest eigenvalue cut-off of a sum of grids.
-const ADDITIVE_TOLERANCE: f64 = 1e-6;
 
 /// How columns are scaled before the feature map.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -132,8 +121,8 @@ pub enum HalfLife {
 pub struct Settings {
     /// How rows become coordinates.
     pub features: Features,
-    /// Grid points per axis: one number for all axes, or one each. For a sum of grids: the points of
-    /// its one-dimensional grids.
+    /// Grid points per axis: one number for all axes, or one each; none for a choice by the number of axes. For a sum
+    /// of grids: the points of its one-dimensional grids.
     pub grid: Vec<usize>,
     /// What the columns mean; empty if all are numeric. Other kinds need [`Features::Auto`] or
     /// [`Features::Additive`].
@@ -148,6 +137,9 @@ pub struct Settings {
     pub kernel: Option<Kernel>,
     /// The start value of the noise variance, in units of the scaled target.
     pub initial_noise: f64,
+    /// Start values of hyperparameters by name, as `lengthscale` or `noise`, in scaled units. Where hyperparameters are
+    /// not learned, they stay.
+    pub initial: Vec<(String, Vec<f64>)>,
     /// When hyperparameters are learned.
     pub schedule: Schedule,
     /// Whether hyperparameters are fitted on the warm-up rows at all.
@@ -191,18 +183,19 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            features: Features::Identity,
-            grid: vec![16],
+            features: Features::Auto,
+            grid: Vec::new(),
             columns: Vec::new(),
             memory: 8192,
             rank_budget: 768,
             kernel: None,
             initial_noise: std::f64::consts::LN_2,
+            initial: Vec::new(),
             schedule: Schedule::Geometric { ratio: 1.1 },
             fit_warm_up: true,
             softplus: false,
             priors: Vec::new(),
-            drift: None,
+            drift: Some(DriftDetector::default()),
             inputs: InputScaling::WarmUp,
             targets: TargetScaling::Running,
             noise: NoiseModel::Learned,
@@ -226,6 +219,7 @@ impl Settings {
     pub fn paper(rate: f64, warm_up: usize) -> Self {
         Self {
             features: Features::Project { outputs: 2 },
+            grid: vec![16],
             schedule: Schedule::EveryStep { rate: rate / 10.0 },
             softplus: true,
             inputs: InputScaling::None,
@@ -238,121 +232,48 @@ impl Settings {
         }
     }
 
-    /// These settings with [`Features::Auto`] decided for rows of D columns.
-    pub(crate) fn resolved(mut self, input_dim: usize) -> Self {
-        if self.features == Features::Auto {
-            let numeric = self.columns.iter().all(|c| *c == Column::Numeric);
-            let largest = if self.warm_up.is_some_and(|rows| rows >= 1000) { 3 } else { 2 };
-            self.features = if numeric && input_dim <= largest {
-                Features::Identity
-            } else {
-                Features::Additive { directions: None }
-            };
-        }
-        self
-    }
-
-    /// Whether the model is a sum of grids.
-    pub(crate) fn is_additive(&self) -> bool {
-        matches!(self.features, Features::Additive { .. } | Features::Auto)
-    }
-
-    /// What each of D columns means.
-    pub(crate) fn column_kinds(&self, input_dim: usize) -> Vec<Column> {
-        if self.columns.is_empty() { vec![Column::Numeric; input_dim] } else { self.columns.clone() }
-    }
-
-    /// The eigenvalue cut-off. A sum of grids spends its rank on many blocks, so it drops what is below 10⁻⁶.
-    pub(crate) fn tolerance(&self) -> f64 {
-        if self.is_additive() { self.rank_tolerance.max(ADDITIVE_TOLERANCE) } else { self.rank_tolerance }
-    }
-
-    /// The number of coordinates for rows of D columns; for a sum of grids, of its smallest grids.
-    pub(crate) fn outputs(&self, input_dim: usize) -> usize {
-        match self.features {
-            Features::Auto | Features::Additive { .. } => 1,
-            Features::Identity => input_dim,
-            Features::Project { outputs } | Features::Mlp { outputs, .. } => outputs,
-        }
-    }
-
-    /// The number of warm-up rows for rows of D columns.
-    pub(crate) fn warm_up_rows(&self, input_dim: usize) -> usize {
-        let automatic = match self.features {
-            Features::Identity => 50,
-            Features::Additive { .. } => (15 * input_dim).max(300),
-            _ => (15 * input_dim).max(200),
-        };
-        self.warm_up.unwrap_or(automatic).max(2)
-    }
-
-    /// The kernel to start from.
-    pub(crate) fn start_kernel(&self, input_dim: usize) -> Result<Kernel> {
-        match &self.kernel {
-            Some(kernel) => Ok(kernel.clone()),
-            None => Kernel::new(Family::Rbf, self.outputs(input_dim)),
-        }
-    }
-
-    /// How the given hyperparameters are learned.
-    pub(crate) fn hyper_space(&self, hyper: &Hyperparameters) -> Result<HyperSpace> {
-        let mut space = HyperSpace::new(hyper);
-        if self.softplus {
-            space = space.softplus();
-        }
-        if self.noise == NoiseModel::Known {
-            space = space.with_known_noise();
-        }
-        if self.is_additive() {
-            for (name, prior) in RELEVANCE {
-                space = space.with_prior(name, prior)?;
-            }
-        }
-        self.priors.iter().try_fold(space, |space, (name, prior)| space.with_prior(name, *prior))
-    }
-
-    /// Refuses columns that do not fit, and a sum of grids with a kernel for one grid.
+    /// Rejects columns that do not fit, and a sum of grids with a kernel for one grid.
     fn check_columns(&self, input_dim: usize) -> Result<()> {
-        let refuse =
+        let reject =
             |field: &str, reason: &str| Err(Error::Config { field: field.into(), reason: reason.into() });
         if !self.columns.is_empty() {
             length("columns", input_dim, self.columns.len())?;
             self.columns.iter().enumerate().try_for_each(|(i, c)| c.check(i))?;
             if !self.is_additive() && self.columns.iter().any(|c| *c != Column::Numeric) {
-                return refuse(
+                return reject(
                     "columns",
-                    "periodic and categorical columns need a sum of grids: Features::Auto",
+                    "periodic and categorical columns need a sum of grids: the features 'auto' or 'additive'",
                 );
             }
         }
         if self.is_additive() && self.kernel.is_some() {
-            return refuse("kernel", "a sum of grids has a kernel for each, chosen by its columns");
+            return reject("kernel", "a sum of grids has a kernel for each, chosen by its columns");
         }
         if let Features::Additive { directions: Some(0) } = self.features {
-            return refuse("features", "a sum of grids needs at least one direction");
+            return reject("features", "a sum of grids needs at least one direction");
         }
         Ok(())
     }
 
-    /// Refuses settings that describe no model of rows with D columns.
+    /// Rejects settings that describe no model of rows with D columns.
     pub(crate) fn check(&self, input_dim: usize) -> Result<()> {
-        let refuse = |field: &str, reason: String| Err(Error::Config { field: field.into(), reason });
-        let k = self.outputs(input_dim);
+        let reject = |field: &str, reason: String| Err(Error::Config { field: field.into(), reason });
+        let k = self.axes(input_dim);
         if input_dim == 0 {
-            return refuse("inputs", "a model needs at least one input column".into());
+            return reject("inputs", "a model needs at least one input column".into());
         }
         if k == 0 || k > MAX_DIM {
             let hint = "project them, for example to 2";
-            return refuse("features", format!("a grid has 1 to {MAX_DIM} axes, not {k}; {hint}"));
+            return reject("features", format!("a grid has 1 to {MAX_DIM} axes, not {k}; {hint}"));
         }
         self.check_columns(input_dim)?;
         if self.grid.len() != 1 && self.grid.len() != k {
-            return refuse("grid", format!("{} numbers of points were given for {k} axes", self.grid.len()));
+            return reject("grid", format!("{} numbers of points were given for {k} axes", self.grid.len()));
         }
         let points: f64 = (0..k).map(|i| self.grid[i.min(self.grid.len() - 1)] as f64).product();
         let limit = self.max_grid_points.max(LARGEST_GRID);
         if points > limit as f64 {
-            return refuse("grid", format!("{points} points are more than the {limit} that are allowed"));
+            return reject("grid", format!("{points} points are more than the {limit} that are allowed"));
         }
         if let Some(kernel) = &self.kernel {
             length("axes of the kernel", k, kernel.dim())?;
@@ -361,7 +282,7 @@ impl Settings {
             length("bounds", input_dim, bounds.len())?;
             for (i, (lo, hi)) in bounds.iter().enumerate() {
                 if !(lo < hi && (hi - lo).is_finite()) {
-                    return refuse("bounds", format!("column {i}: [{lo}, {hi}] is not an interval"));
+                    return reject("bounds", format!("column {i}: [{lo}, {hi}] is not an interval"));
                 }
             }
         }
@@ -371,7 +292,7 @@ impl Settings {
             if value.is_finite() && value > above {
                 Ok(())
             } else {
-                refuse(field, format!("{value} is not above {above}"))
+                reject(field, format!("{value} is not above {above}"))
             }
         };
         positive_setting("initial noise", self.initial_noise, 0.0)?;
@@ -385,7 +306,7 @@ impl Settings {
             None => {}
         }
         if !(self.feature_rate >= 0.0 && self.feature_rate.is_finite()) {
-            return refuse("feature rate", format!("{} is not a learning rate", self.feature_rate));
+            return reject("feature rate", format!("{} is not a learning rate", self.feature_rate));
         }
         Ok(())
     }

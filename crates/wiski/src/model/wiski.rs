@@ -282,6 +282,18 @@ impl Wiski {
         })
     }
 
+    /// TEMPORARY
+    pub(crate) fn answer(&self, x: &[f64]) -> Result<Prediction> {
+        let p = self.with_current(|belief| match belief {
+            Belief::Dense(posterior) => posterior.predict(x, &mut Workspace::default()),
+            Belief::Large(large) => large.image(&self.stats)?.predict(x),
+        });
+        match p {
+            Err(Error::OutsideGrid { .. }) if self.settings.off_grid != OffGrid::Error => Ok(self.prior_prediction()),
+            p => p,
+        }
+    }
+
     /// Mean and variance with their gradients in x.
     pub fn predict_gradient(&mut self, x: &[f64]) -> Result<PredictionGradient> {
         let mut gradient = PredictionGradient::default();

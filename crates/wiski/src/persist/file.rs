@@ -16,7 +16,7 @@ use crate::model::{OnlineClassifier, OnlineRegressor, Wiski};
 use crate::stats::Stats;
 
 /// The version of the format that is written. Older ones stay readable.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// A first byte above 127 and both line ends show at once if a file went through a text-mode transfer.
 const MAGIC: [u8; 8] = *b"\x89WISKI\r\n";

@@ -80,10 +80,10 @@ impl Model {
     }
 
     /// Whether the warm-up is over.
-    pub fn is_running(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         match self {
-            Self::Regressor(model) => model.is_running(),
-            Self::Classifier(model) => model.is_running(),
+            Self::Regressor(model) => model.is_ready(),
+            Self::Classifier(model) => model.is_ready(),
         }
     }
 
@@ -104,7 +104,7 @@ impl Model {
             (Self::Classifier(model), Target::Label(label)) => {
                 Ok(model.step_with(row.x, label, row.time)?.map(Answer::Class))
             }
-            (model, Target::Missing) if model.is_running() => model.predict(row.x).map(Some),
+            (model, Target::Missing) if model.is_ready() => model.predict(row.x).map(Some),
             (_, Target::Missing) => Ok(None),
             (Self::Regressor(_), Target::Label(_)) => Err(mismatch("numbers, but the target is a label")),
             (Self::Classifier(_), Target::Value(_)) => Err(mismatch("classes, but the target is a number")),

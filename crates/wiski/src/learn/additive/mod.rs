@@ -96,7 +96,7 @@ impl AdditiveSearch<'_> {
         let mut choice = Choice { start: Start::Axes, epochs: 0, scores: Vec::new() };
         let n = self.rows.len();
         if n < FEWEST_ROWS {
-            return Ok((self.fitted(&self.base(self.rows)?, self.rows, None)?, choice));
+            return self.plain();
         }
         let (folds, share) = if n < ONE_FOLD_ROWS { (3, 3) } else { (1, 4) };
         let held_out: Vec<Rows> = (0..folds).map(|fold| self.rows.filter(|i| i % share == fold)).collect();
@@ -147,6 +147,12 @@ impl AdditiveSearch<'_> {
         warm.fit_hyperparameters(&quick())?;
         let warm = if self.prune { self.pruned(warm)? } else { warm };
         Ok((warm, choice))
+    }
+
+    /// One block for every column, with hyperparameters fitted and nothing else learned.
+    pub fn plain(&self) -> Result<(WarmUp, Choice)> {
+        let choice = Choice { start: Start::Axes, epochs: 0, scores: Vec::new() };
+        Ok((self.fitted(&self.base(self.rows)?, self.rows, None)?, choice))
     }
 
     /// What was chosen on parts of the rows, on all of them.

@@ -1,40 +1,139 @@
-//! What online models of raw rows have in common: checks, scaling and features from warm-up rows, forgetting,
-//! schedules and the slot from which other threads read.
-
-use serde::{Deserialize, Serialize};
-use std::sync::{Arc, PoisonError, RwLock};
+//! Where a model begins: from rows in memory to scales, features, grids and hyperparameters, and a learner that has
+//! learned the rows.
 
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::encoder::ColumnScaling;
-use super::settings::{Features, HalfLife, InputScaling, Schedule, Settings};
-use super::{OffGrid, Snapshot, Wiski};
-use crate::error::{Error, Result, finite, length};
+use super::encoder::{ColumnScaling, Encoder};
+use super::learner::{Learner, Process};
+use super::memory::Memory;
+use super::schedule::{Fading, frugal, thorough};
+use super::settings::{Features, InputScaling, Schedule, Settings};
+use super::{OffGrid, OnlineGp, Wiski};
+use crate::error::{Error, Result};
 use crate::feature::{Activation, Column, FeatureMap, Identity, Mlp, Moments};
 use crate::grid::{Grid, Lattice};
 use crate::learn::{
     AdditiveSearch, Choice, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch, Rows, Start, WarmUp,
     WarmUpTraining,
 };
+use crate::likelihood::Target;
+use crate::stats::Stats;
 
-/// Old observations are decayed when their weight would fall by this factor: what is neglected meanwhile is
-/// at most one per cent of their weight.
-const DECAY_STEP: f64 = 0.99;
+/// Scales, features, grids and hyperparameters.
+pub(crate) struct Found {
+    pub(crate) encoder: Encoder,
+    pub(crate) lattice: Lattice,
+    pub(crate) hyper: Hyperparameters,
+    pub(crate) space: HyperSpace,
+    pub(crate) choice: Option<Choice>,
+}
 
-/// Refuses a row of the wrong width or with a number that is not finite.
-pub(super) fn check_row(x: &[f64], input_dim: usize) -> Result<()> {
-    length("x", input_dim, x.len())?;
-    for (k, &value) in x.iter().enumerate() {
-        if !value.is_finite() {
-            finite(format!("x[{k}]"), value, 0)?;
-        }
+/// What targets lead to, given the rows in memory: y and its relative noise for each row, in the units of the model.
+/// `contrast` tells whether they are all there is to know, so that features can be learned from them.
+pub(crate) fn found(
+    memory: &Memory,
+    (y, noise): (&[f64], &[f64]),
+    contrast: bool,
+    settings: &Settings,
+    input_dim: usize,
+    (hyper, space): (Hyperparameters, HyperSpace),
+) -> Result<Found> {
+    let scaling = column_scaling(settings, &memory.rows.x, input_dim)?;
+    let mut scaled = Rows::default();
+    let mut row = Vec::new();
+    for (i, x) in memory.rows.x.chunks_exact(input_dim).enumerate() {
+        scaling.apply(x, &mut row)?;
+        scaled.push(&row, y[i], noise[i]);
     }
-    Ok(())
+    let lattice = lattice(settings, input_dim)?;
+    let (warm, choice, lattice) = features(&scaled, settings, lattice, hyper, space, contrast)?;
+    let space = warm.space().clone();
+    let (map, moments, hyper) = warm.into_parts();
+    let mut encoder = Encoder::new(scaling, map, moments);
+    let stands = settings.schedule == Schedule::Off && settings.feature_rate == 0.0;
+    if settings.is_additive() || stands {
+        // Features that are learned from rows in memory, all at once, stand in between; and where nothing is to move,
+        // not even the scale of the features is.
+        encoder.freeze()?;
+    } else {
+        encoder.learn_at(settings.feature_rate)?;
+    }
+    Ok(Found { encoder, lattice, hyper, space, choice })
+}
+
+impl Found {
+    /// A learner that has learned the rows in memory: the targets and noises of each process, with the weight of its
+    /// rows where it is a class. Old rows have faded by now.
+    pub(crate) fn learner(
+        self,
+        memory: &Memory,
+        targets: &[(Vec<f64>, Vec<f64>)],
+        classes: Option<&[f64]>,
+        unseen: Option<Target>,
+        settings: &Settings,
+    ) -> Result<Learner> {
+        let h = self.encoder.encode_all(&memory.rows.x)?;
+        let decays = Decays::new(memory, settings)?;
+        let mut processes = Vec::with_capacity(targets.len());
+        for (class, (y, noise)) in targets.iter().enumerate() {
+            let mut model = process(settings, &self.lattice, &self.hyper)?;
+            if settings.half_life.is_none() {
+                model.observe_batch(&h, y, Some(noise))?;
+            } else {
+                model.replace_stats(decays.observed(&self.lattice, &h, |row| (y[row], noise[row]))?)?;
+            }
+            let hits = classes.map(|own| decays.weight(|row| own[row] == class as f64));
+            processes.push(Process::new(model, hits));
+        }
+        let unseen = unseen.map(|t| decays.observed(&self.lattice, &h, |_| (t.value, t.noise))).transpose()?;
+        let fading = decays.fading;
+        Learner::new(self.encoder, processes, unseen, self.space, self.choice, fading, settings.schedule)
+    }
+}
+
+/// The factors by which rows in memory made those before them fade.
+struct Decays {
+    before: Vec<Option<f64>>,
+    fading: Fading,
+}
+
+impl Decays {
+    fn new(memory: &Memory, settings: &Settings) -> Result<Self> {
+        let (mut fading, mut before) = (Fading::default(), Vec::with_capacity(memory.len()));
+        for row in 0..memory.len() {
+            let (next, factor) = fading.after(settings.half_life, memory.times.get(row).copied())?;
+            fading = next;
+            before.push(factor);
+        }
+        Ok(Self { before, fading })
+    }
+
+    /// The statistics of all rows that the grids cover; whether all must be is decided before.
+    fn observed(&self, lattice: &Lattice, h: &[f64], row: impl Fn(usize) -> (f64, f64)) -> Result<Stats> {
+        let mut stats = Stats::new(lattice.clone());
+        for (i, h) in h.chunks_exact(lattice.dim()).enumerate() {
+            if let Some(factor) = self.before[i] {
+                stats.decay(factor)?;
+            }
+            let (y, noise) = row(i);
+            match stats.observe(h, y, noise) {
+                Ok(()) | Err(Error::OutsideGrid { .. }) => {}
+                Err(error) => return Err(error.in_row(i)),
+            }
+        }
+        Ok(stats)
+    }
+
+    /// The weight of the rows that satisfy the condition.
+    fn weight(&self, counts: impl Fn(usize) -> bool) -> f64 {
+        let add = |sum: f64, row: usize| sum * self.before[row].unwrap_or(1.0) + f64::from(u8::from(counts(row)));
+        (0..self.before.len()).fold(0.0, add)
+    }
 }
 
 /// How the columns are scaled, given the warm-up rows.
-pub(super) fn column_scaling(settings: &Settings, x: &[f64], input_dim: usize) -> Result<ColumnScaling> {
+pub(crate) fn column_scaling(settings: &Settings, x: &[f64], input_dim: usize) -> Result<ColumnScaling> {
     let mut scaling = match &settings.inputs {
         InputScaling::None => ColumnScaling::identity(input_dim),
         InputScaling::Bounds(bounds) => ColumnScaling::from_bounds(bounds),
@@ -63,9 +162,9 @@ fn ranges(x: &[f64], dim: usize) -> Vec<(f64, f64)> {
     (0..dim).map(range).collect()
 }
 
-/// Refuses a warm-up row that the grid will not cover, where that can be known: where the grid lies must not
+/// Rejects a warm-up row that the grid will not cover, where that can be known: where the grid lies must not
 /// depend on the rows.
-pub(super) fn admit_to_warm_up(settings: &Settings, x: &[f64], input_dim: usize) -> Result<()> {
+pub(crate) fn admit_to_warm_up(settings: &Settings, x: &[f64], input_dim: usize) -> Result<()> {
     let fixed = settings.features == Features::Identity && settings.inputs != InputScaling::WarmUp;
     if settings.off_grid == OffGrid::Prior || !fixed {
         return Ok(());
@@ -75,18 +174,18 @@ pub(super) fn admit_to_warm_up(settings: &Settings, x: &[f64], input_dim: usize)
     let lattice = lattice(settings, input_dim)?;
     match settings.off_grid {
         OffGrid::Extend => lattice.growth_to(&h, growth_limit(settings, &lattice), 0).map(|_| ()),
-        _ => lattice.locate(&h, 0, &mut Vec::new()),
+        _ => lattice.check_covers(&h),
     }
 }
 
 /// The points to which a grid may grow by itself; one that was asked for may be larger.
-pub(super) fn growth_limit(settings: &Settings, lattice: &Lattice) -> usize {
+pub(crate) fn growth_limit(settings: &Settings, lattice: &Lattice) -> usize {
     settings.max_grid_points.max(lattice.len())
 }
 
 /// The grid on [−1, 1] for each coordinate.
-pub(super) fn lattice(settings: &Settings, input_dim: usize) -> Result<Lattice> {
-    let outputs = settings.outputs(input_dim);
+pub(crate) fn lattice(settings: &Settings, input_dim: usize) -> Result<Lattice> {
+    let outputs = settings.axes(input_dim);
     let points: Vec<usize> = (0..outputs).map(|k| settings.grid[k.min(settings.grid.len() - 1)]).collect();
     Ok(Lattice::from(Grid::covering(&vec![(-1.0, 1.0); outputs], &points)?))
 }
@@ -95,12 +194,13 @@ pub(super) fn lattice(settings: &Settings, input_dim: usize) -> Result<Lattice> 
 const WARM_UP_POINTS: usize = 900;
 
 /// The feature map and hyperparameters that the warm-up rows lead to, and the grids for the rows to come.
-pub(super) fn features(
+fn features(
     rows: &Rows,
     settings: &Settings,
     lattice: Lattice,
     hyper: Hyperparameters,
     space: HyperSpace,
+    contrast: bool,
 ) -> Result<(WarmUp, Option<Choice>, Lattice)> {
     let input_dim = rows.x.len() / rows.len();
     let tolerance = settings.tolerance();
@@ -113,7 +213,7 @@ pub(super) fn features(
             (WarmUp::new(rows, map, lattice.coarse(WARM_UP_POINTS)?, hyper, space, tolerance)?, None)
         }
         Features::Auto | Features::Additive { .. } => {
-            let (warm, choice) = additive(rows, settings, hyper.noise)?;
+            let (warm, choice) = additive(rows, settings, hyper.noise, contrast)?;
             lattice = warm.lattice().clone();
             (warm, Some(choice))
         }
@@ -145,12 +245,12 @@ pub(super) fn features(
         && settings.features != Features::Identity
         && matches!(settings.schedule, Schedule::EveryStep { .. });
     if settings.fit_warm_up && !as_the_paper {
-        let optimiser = if settings.is_additive() {
+        let optimizer = if settings.is_additive() {
             LbfgsB { relative_tolerance: frugal(rows.len() as f64).relative_tolerance, ..thorough() }
         } else {
             thorough()
         };
-        warm.fit_hyperparameters(&optimiser)?;
+        warm.fit_hyperparameters(&optimizer)?;
     } else if !settings.fit_warm_up && !settings.is_additive() {
         // A search for features fits them on its way.
         warm.set_hyperparameters(start);
@@ -167,7 +267,7 @@ fn on_grid(rows: &Rows, settings: &Settings, mut lattice: Lattice) -> Result<(Ro
     match settings.off_grid {
         OffGrid::Error => Ok((rows.clone(), lattice)),
         OffGrid::Prior => {
-            let covered = rows.filter(|i| lattice.locate(row(i), i, &mut Vec::new()).is_ok());
+            let covered = rows.filter(|i| lattice.check_covers(row(i)).is_ok());
             Ok((covered, lattice))
         }
         OffGrid::Extend => {
@@ -187,10 +287,11 @@ fn on_grid(rows: &Rows, settings: &Settings, mut lattice: Lattice) -> Result<(Ro
 const DIRECTIONS: [usize; 2] = [16, 24];
 
 /// The sum of grids that the rows lead to.
-fn additive(rows: &Rows, settings: &Settings, noise: f64) -> Result<(WarmUp, Choice)> {
+fn additive(rows: &Rows, settings: &Settings, noise: f64, contrast: bool) -> Result<(WarmUp, Choice)> {
     let columns = settings.column_kinds(rows.x.len() / rows.len());
     let numeric = columns.iter().filter(|c| **c == Column::Numeric).count();
     let directions = match settings.features {
+        _ if !contrast => numeric,
         Features::Additive { directions: Some(k) } => k,
         _ if numeric < 2 => numeric,
         _ if numeric + 1 < DIRECTIONS[0] => DIRECTIONS[1],
@@ -215,11 +316,11 @@ fn additive(rows: &Rows, settings: &Settings, noise: f64) -> Result<(WarmUp, Cho
         training,
         seed: settings.seed,
     };
-    search.run()
+    if contrast { search.run() } else { search.plain() }
 }
 
 /// A Gaussian process without data on the given grids.
-pub(super) fn process(settings: &Settings, lattice: &Lattice, hyper: &Hyperparameters) -> Result<Wiski> {
+pub(crate) fn process(settings: &Settings, lattice: &Lattice, hyper: &Hyperparameters) -> Result<Wiski> {
     let builder = Wiski::builder()
         .noise(hyper.noise)
         .off_grid(settings.off_grid)
@@ -228,131 +329,4 @@ pub(super) fn process(settings: &Settings, lattice: &Lattice, hyper: &Hyperparam
         .rank_tolerance(settings.tolerance());
     let blocks = lattice.grids().iter().zip(&hyper.kernels);
     blocks.fold(builder, |builder, (grid, kernel)| builder.grid(grid.clone()).kernel(kernel.clone())).build()
-}
-
-/// The optimiser at the end of the warm-up.
-pub(super) fn thorough() -> LbfgsB {
-    LbfgsB { max_evaluations: 60, ..LbfgsB::default() }
-}
-
-/// The optimiser along the stream: a few steps from where the last refit ended.
-pub(super) fn brief() -> LbfgsB {
-    LbfgsB {
-        max_evaluations: 10,
-        relative_tolerance: 1e-6,
-        first_step: 0.3,
-        first_curvature: 0.5,
-        ..LbfgsB::default()
-    }
-}
-
-/// As [`brief`], for sums of grids: dozens of hyperparameters, each step of which takes milliseconds. A step is the last
-/// one if it gains less than 10⁻⁵ of the log density of a row and less than a tenth of that of all rows. The second
-/// bound is for long streams, the first for short ones, where a tenth alone ended fits too early (skillcraft).
-pub(super) fn frugal(count: f64) -> LbfgsB {
-    LbfgsB { relative_tolerance: 1e-5_f64.min(0.1 / count.max(1.0)), ..brief() }
-}
-
-/// Whether a geometric schedule asks for a refit after so many rows, of `count` in all.
-pub(super) fn refit_due(schedule: Schedule, rows_since_refit: f64, count: f64) -> bool {
-    match schedule {
-        Schedule::Geometric { ratio } => {
-            rows_since_refit >= (ratio - 1.0) * (count - rows_since_refit).max(10.0)
-        }
-        Schedule::EveryStep { .. } | Schedule::Off => false,
-    }
-}
-
-/// Refuses a warm-up row without a time where one is needed, or with an earlier one than the row before.
-pub(super) fn check_time(half_life: Option<HalfLife>, time: Option<f64>, last: Option<f64>) -> Result<()> {
-    Fading::since(last).pass(half_life, time).map(|_| ())
-}
-
-/// Exponential forgetting, in steps of one per cent.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(super) struct Fading {
-    /// The decay that old observations still have to undergo, as a power of two.
-    pending_halvings: f64,
-    last_time: Option<f64>,
-}
-
-impl Fading {
-    /// Fading from a given time on.
-    pub(super) fn since(last_time: Option<f64>) -> Self {
-        Self { last_time, ..Self::default() }
-    }
-
-    /// Lets one more row pass; returns the factor by which everything learned is to be decayed now, if any.
-    pub(super) fn pass(&mut self, half_life: Option<HalfLife>, time: Option<f64>) -> Result<Option<f64>> {
-        self.pending_halvings += match (half_life, time) {
-            (None, _) => return Ok(None),
-            (Some(HalfLife::Rows(life)), _) => life.recip(),
-            (Some(HalfLife::Time(_)), None) => {
-                let reason = "the half-life is given in time, so every row needs one";
-                return Err(Error::Unsupported { operation: "forgetting", reason });
-            }
-            (Some(HalfLife::Time(life)), Some(now)) => {
-                let passed = now - self.last_time.unwrap_or(now);
-                if passed < 0.0 {
-                    let reason = format!("times must not decrease, but {now} follows {}", now - passed);
-                    return Err(Error::Config { field: "time".into(), reason });
-                }
-                self.last_time = Some(now);
-                passed / life
-            }
-        };
-        let factor = (-self.pending_halvings).exp2();
-        if factor >= DECAY_STEP {
-            return Ok(None);
-        }
-        self.pending_halvings = 0.0;
-        Ok(Some(factor.max(1e-300)))
-    }
-}
-
-/// The slot through which a model gives snapshots to other threads. A clone of the model gets a slot of its
-/// own, so that two models never write to the same readers.
-#[derive(Debug)]
-pub(super) struct Published<T>(Arc<RwLock<Option<Arc<T>>>>);
-
-impl<T> Default for Published<T> {
-    fn default() -> Self {
-        Self(Arc::default())
-    }
-}
-
-impl<T> Clone for Published<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::new(RwLock::new(self.reader().latest())))
-    }
-}
-
-impl<T> Published<T> {
-    pub(super) fn reader(&self) -> Reader<T> {
-        Reader { published: Arc::clone(&self.0) }
-    }
-
-    pub(super) fn set(&self, snapshot: Option<Arc<T>>) {
-        // A reader that panicked while holding the lock has changed nothing.
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
-    }
-}
-
-/// Gives the newest published snapshot to any thread, without waiting for learning.
-#[derive(Debug)]
-pub struct Reader<T = Snapshot> {
-    published: Arc<RwLock<Option<Arc<T>>>>,
-}
-
-impl<T> Clone for Reader<T> {
-    fn clone(&self) -> Self {
-        Self { published: Arc::clone(&self.published) }
-    }
-}
-
-impl<T> Reader<T> {
-    /// The newest snapshot; `None` before the warm-up is over.
-    pub fn latest(&self) -> Option<Arc<T>> {
-        self.published.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
 }

@@ -1,0 +1,156 @@
+//! Everything that is left to the model: what a user who says nothing gets, decided here and nowhere else.
+//!
+//! | choice | default |
+//! | --- | --- |
+//! | features | the columns themselves for one or two numeric inputs; otherwise a sum of small grids |
+//! | grid points on an axis | 32, 16, 10, 7 for grids of one to four axes; 32 for the lines of a sum |
+//! | warm-up | 50 rows for one grid of columns; 15 rows a column otherwise, at least 200 (300 for a sum of grids) |
+//! | kernel | RBF with a length-scale for each axis |
+//! | priors | none for one grid; for a sum, shrinkage of scales and long length-scales |
+//! | eigenvalue cut-off | 10⁻¹² of the largest; 10⁻⁶ for a sum |
+
+use super::settings::{Features, NoiseModel, Schedule, Settings};
+use crate::error::{Error, Result};
+use crate::feature::Column;
+use crate::kernel::{Family, Kernel, MAX_DIM};
+use crate::learn::{HyperSpace, Hyperparameters, Hyperprior};
+
+/// Up to so many numeric columns are the axes of one grid.
+const MOST_AXES: usize = 2;
+
+/// Grid points on an axis, by the number of axes.
+const POINTS: [usize; MAX_DIM] = [32, 16, 10, 7];
+
+/// The priors of a sum of grids, unless others are given: a scale is exponential, so that the many blocks that
+/// are of no use shrink towards nothing, and a length-scale is probably not much below the width of its grid,
+/// since a wiggly effect of few rows is noise.
+const RELEVANCE: [(&str, Hyperprior); 2] = [
+    ("outputscale", Hyperprior::Gamma { shape: 1.0, rate: 1.0 }),
+    ("lengthscale", Hyperprior::LogNormal { mu: 0.5, sigma: 0.7 }),
+];
+
+/// The smallest eigenvalue cut-off of a sum of grids.
+const ADDITIVE_TOLERANCE: f64 = 1e-6;
+
+impl Settings {
+    /// These settings with everything decided that is left to the model, for rows of D columns.
+    pub(crate) fn resolved(mut self, input_dim: usize) -> Result<Self> {
+        if self.features == Features::Auto {
+            let numeric = self.columns.iter().all(|c| *c == Column::Numeric);
+            self.features = if numeric && input_dim <= MOST_AXES {
+                Features::Identity
+            } else {
+                Features::Additive { directions: None }
+            };
+        }
+        let axes = self.axes(input_dim);
+        if self.grid.is_empty() {
+            self.grid = vec![POINTS[axes.clamp(1, MAX_DIM) - 1]];
+        }
+        if self.schedule == Schedule::Off {
+            self.feature_rate = 0.0;
+        }
+        if !self.initial.is_empty() {
+            self.start_from_given(axes)?;
+        }
+        Ok(self)
+    }
+
+    /// Puts the start values into kernel and noise. With no schedule to learn them by, they are meant to stay.
+    fn start_from_given(&mut self, axes: usize) -> Result<()> {
+        let reject = |reason: String| Err(Error::Config { field: "initial".into(), reason });
+        for (name, values) in std::mem::take(&mut self.initial) {
+            if let Some(bad) = values.iter().find(|v| !(v.is_finite() && **v > 0.0)) {
+                return reject(format!("{name} = {bad} is not positive"));
+            }
+            if name == "noise" {
+                match values[..] {
+                    [noise] => self.initial_noise = noise,
+                    _ => return reject(format!("there is one noise, not {}", values.len())),
+                }
+            } else if self.is_additive() {
+                return reject(format!("of a sum of grids only the noise can be given, not {name}"));
+            } else {
+                let kernel = match self.kernel.take() {
+                    Some(kernel) => kernel,
+                    None => Kernel::new(Family::Rbf, axes)?,
+                };
+                self.kernel.insert(kernel).set_named(&name, &values)?;
+            }
+        }
+        if self.schedule == Schedule::Off {
+            self.fit_warm_up = false;
+            self.training.epochs = 0;
+        }
+        Ok(())
+    }
+
+    /// Whether the model is a sum of grids.
+    pub(crate) fn is_additive(&self) -> bool {
+        matches!(self.features, Features::Additive { .. } | Features::Auto)
+    }
+
+    /// Whether features are learned anew from rows in memory. Rows that fade cannot be learned anew with their old
+    /// weights.
+    pub(crate) fn learns_anew(&self) -> bool {
+        self.is_additive() && self.half_life.is_none()
+    }
+
+    /// What each of D columns means.
+    pub(crate) fn column_kinds(&self, input_dim: usize) -> Vec<Column> {
+        if self.columns.is_empty() { vec![Column::Numeric; input_dim] } else { self.columns.clone() }
+    }
+
+    /// The eigenvalue cut-off. A sum of grids spends its rank on many blocks, so it drops what is below 10⁻⁶.
+    pub(crate) fn tolerance(&self) -> f64 {
+        if self.is_additive() { self.rank_tolerance.max(ADDITIVE_TOLERANCE) } else { self.rank_tolerance }
+    }
+
+    /// The number of axes of the grid for rows of D columns, and so of the kernel; for a sum of grids, of its smallest
+    /// grids.
+    pub fn axes(&self, input_dim: usize) -> usize {
+        match self.features {
+            Features::Auto if self.columns.iter().all(|c| *c == Column::Numeric) && input_dim <= MOST_AXES => {
+                input_dim
+            }
+            Features::Auto | Features::Additive { .. } => 1,
+            Features::Identity => input_dim,
+            Features::Project { outputs } | Features::Mlp { outputs, .. } => outputs,
+        }
+    }
+
+    /// The number of warm-up rows for rows of D columns.
+    pub(crate) fn warm_up_rows(&self, input_dim: usize) -> usize {
+        let automatic = match self.features {
+            Features::Identity => 50,
+            Features::Additive { .. } => (15 * input_dim).max(300),
+            _ => (15 * input_dim).max(200),
+        };
+        self.warm_up.unwrap_or(automatic).max(2)
+    }
+
+    /// The kernel to start from.
+    pub(crate) fn start_kernel(&self, input_dim: usize) -> Result<Kernel> {
+        match &self.kernel {
+            Some(kernel) => Ok(kernel.clone()),
+            None => Kernel::new(Family::Rbf, self.axes(input_dim)),
+        }
+    }
+
+    /// How the given hyperparameters are learned.
+    pub(crate) fn hyper_space(&self, hyper: &Hyperparameters) -> Result<HyperSpace> {
+        let mut space = HyperSpace::new(hyper);
+        if self.softplus {
+            space = space.softplus();
+        }
+        if self.noise == NoiseModel::Known {
+            space = space.with_known_noise();
+        }
+        if self.is_additive() {
+            for (name, prior) in RELEVANCE {
+                space = space.with_prior(name, prior)?;
+            }
+        }
+        self.priors.iter().try_fold(space, |space, (name, prior)| space.with_prior(name, *prior))
+    }
+}

@@ -1,0 +1,519 @@
+//! What happens to a row, once for every model: the regressor, the classes of a classifier, an optimizer's surrogate.
+//!
+//! A learner is an encoder and one or more Gaussian processes that share its coordinates, each with a target of its
+//! own: one process for numbers, C for C classes. A row goes through five steps.
+//!
+//! 1. **Check**: every number is finite, the time does not go back.
+//! 2. **Encode**: x → h.
+//! 3. **Admit**: the grids cover h, or may grow to it. Nothing has changed up to here, and a row that is rejected
+//!    leaves no trace.
+//! 4. **Commit**: old rows fade; every process predicts the row and learns it. These steps do not fail on a row that
+//!    was admitted.
+//! 5. **Maintain**: hyperparameters and scales follow. What fails here is reported apart
+//!    ([`Learner::take_failure`]); the row stays learned.
+//!
+//! With C processes of rank p a row costs 3Cp², or 16^d more while features are learned.
+
+use serde::{Deserialize, Serialize};
+
+use super::encoder::Encoder;
+use super::schedule::Fading;
+use super::settings::{Schedule, Settings};
+use super::start;
+use super::{OffGrid, OnlineGp, Outcome, Wiski};
+use crate::error::{Error, Result, length};
+use crate::kernel::Kernel;
+use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, LbfgsB};
+use crate::likelihood::Target;
+use crate::posterior::{Prediction, PredictionGradient};
+use crate::saved::{Restore, restored_after_reading};
+use crate::stats::Stats;
+
+/// What a row says to each process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowTargets<'a> {
+    /// One target for each process.
+    pub(crate) each: &'a [Target],
+    /// The class of the row, where targets are those of classes.
+    pub(crate) class: Option<usize>,
+    /// The target of a class that was never seen.
+    pub(crate) unseen: Option<Target>,
+}
+
+impl<'a> RowTargets<'a> {
+    /// One number.
+    pub(crate) fn of_value(target: &'a Target) -> Self {
+        Self { each: std::slice::from_ref(target), class: None, unseen: None }
+    }
+}
+
+/// One Gaussian process of a learner.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Process {
+    pub(crate) model: Wiski,
+    /// For one step per observation: the optimizer, and the gradient at the present posterior.
+    every_step: Option<(Adam, Vec<f64>)>,
+    /// For a class: the weight of its rows.
+    #[serde(default)]
+    pub(super) hits: Option<f64>,
+}
+
+impl Process {
+    pub(crate) fn new(model: Wiski, hits: Option<f64>) -> Self {
+        Self { model, every_step: None, hits }
+    }
+
+    /// A process with its optimizer, as a file held them.
+    pub(super) fn resumed(model: Wiski, every_step: Option<(Adam, Vec<f64>)>, hits: Option<f64>) -> Self {
+        Self { model, every_step, hits }
+    }
+
+    /// Whether the rows say anything about hyperparameters: with one target for all of them they do not.
+    fn is_informative(&self) -> bool {
+        self.hits.is_none_or(|hits| hits >= 2.0 && self.model.count() - hits >= 2.0)
+    }
+
+    /// For one step per observation: objective, gradient and posterior at the present hyperparameters.
+    fn evaluate(&mut self, space: &HyperSpace) -> Result<()> {
+        if let Some((_, gradient)) = &mut self.every_step {
+            self.model.evaluate(space, gradient)?;
+        }
+        Ok(())
+    }
+
+    /// Learns a row at given coordinates. With one step per observation the hyperparameters move first, on the data
+    /// before this row; one evaluation then gives both the new posterior and the next gradient. The second result
+    /// tells whether that succeeded: the row is learned in any case.
+    fn learn(&mut self, h: &[f64], target: Target, space: &HyperSpace) -> Result<(Outcome, Result<()>)> {
+        let is_informative = self.is_informative();
+        let Some((adam, gradient)) = &mut self.every_step else {
+            return Ok((self.model.observe_noisy(h, target.value, target.noise)?, Ok(())));
+        };
+        let before = self.model.hyperparameters();
+        let mut hyper = before.clone();
+        let stepped = if is_informative { space.adam_step(adam, &mut hyper, gradient) } else { Ok(()) };
+        let outcome = self.model.absorb(h, target.value, target.noise)?;
+        self.model.set_hyperparameters_later(if stepped.is_ok() { hyper } else { before.clone() });
+        let upkeep = stepped.and_then(|()| self.evaluate(space)).or_else(|error| {
+            self.model.set_hyperparameters(&before.kernels, before.noise)?;
+            Err(error)
+        });
+        Ok((outcome, upkeep))
+    }
+}
+
+/// Encoder and processes: what exists of a model after the warm-up.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
+pub(crate) struct Learner {
+    encoder: Encoder,
+    processes: Vec<Process>,
+    /// The statistics of a class that no row belonged to, where classes may be added: a new class starts with exactly
+    /// what it would have learned had it been known from the first row on.
+    unseen: Option<Stats>,
+    space: HyperSpace,
+    choice: Option<Choice>,
+    rows_since_refit: f64,
+    refits: usize,
+    fading: Fading,
+    /// What each process predicted for the last row.
+    #[serde(skip)]
+    predictions: Vec<Prediction>,
+    #[serde(skip)]
+    gradient: PredictionGradient,
+    #[serde(skip)]
+    downhill: Vec<f64>,
+    #[serde(skip)]
+    failure: Option<Error>,
+}
+
+restored_after_reading!(Learner);
+
+impl Restore for Learner {
+    fn restore(&mut self) -> Result<()> {
+        let Some(first) = self.processes.first() else {
+            return Err(Error::Config { field: "processes".into(), reason: "there are none".into() });
+        };
+        let lattice = first.model.stats().lattice();
+        length("coordinates", lattice.dim(), self.encoder.map().output_dim())?;
+        for process in &self.processes {
+            self.space.check_fits(&process.model.hyperparameters())?;
+            if let Some((adam, gradient)) = &process.every_step {
+                length("coordinates of the optimizer", self.space.dim(), adam.dim())?;
+                length("gradient", self.space.dim(), gradient.len())?;
+            }
+        }
+        let mut stats = self.processes.iter().map(|p| p.model.stats()).chain(&self.unseen);
+        if stats.any(|stats| stats.lattice() != lattice) {
+            let reason = "the processes live on different grids".into();
+            return Err(Error::Config { field: "processes".into(), reason });
+        }
+        Ok(())
+    }
+}
+
+impl Learner {
+    /// Puts the parts together; for one step per observation the first gradients are computed.
+    pub(crate) fn new(
+        encoder: Encoder,
+        processes: Vec<Process>,
+        unseen: Option<Stats>,
+        space: HyperSpace,
+        choice: Option<Choice>,
+        fading: Fading,
+        schedule: Schedule,
+    ) -> Result<Self> {
+        let mut new = Self {
+            encoder,
+            processes,
+            unseen,
+            space,
+            choice,
+            rows_since_refit: 0.0,
+            refits: 0,
+            fading,
+            predictions: Vec::new(),
+            gradient: PredictionGradient::default(),
+            downhill: Vec::new(),
+            failure: None,
+        };
+        new.begin_steps(schedule)?;
+        Ok(new)
+    }
+
+    /// The parts that a file held.
+    pub(super) fn resumed_from(
+        encoder: Encoder,
+        processes: Vec<Process>,
+        unseen: Option<Stats>,
+        (space, choice, fading): (HyperSpace, Option<Choice>, Fading),
+        (rows_since_refit, refits): (f64, usize),
+    ) -> Result<Self> {
+        let mut new = Self::new(encoder, processes, unseen, space, choice, fading, Schedule::Off)?;
+        (new.rows_since_refit, new.refits) = (rows_since_refit, refits);
+        new.restore()?;
+        Ok(new)
+    }
+
+    /// The same with a number of refits behind it.
+    pub(super) fn after_refits(mut self, refits: usize) -> Self {
+        self.refits = refits;
+        self
+    }
+
+    fn begin_steps(&mut self, schedule: Schedule) -> Result<()> {
+        let Schedule::EveryStep { rate } = schedule else { return Ok(()) };
+        for process in self.processes.iter_mut().filter(|p| p.every_step.is_none()) {
+            process.every_step = Some((Adam::new(self.space.dim(), rate)?, vec![0.0; self.space.dim()]));
+            process.evaluate(&self.space)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn encoder(&self) -> &Encoder {
+        &self.encoder
+    }
+
+    pub(crate) fn process(&self, index: usize) -> Option<&Wiski> {
+        self.processes.get(index).map(|p| &p.model)
+    }
+
+    /// The process of a model that has one.
+    pub(crate) fn first(&self) -> &Wiski {
+        &self.processes[0].model
+    }
+
+    pub(crate) fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    pub(crate) fn choice(&self) -> Option<&Choice> {
+        self.choice.as_ref()
+    }
+
+    pub(crate) fn refits(&self) -> usize {
+        self.refits
+    }
+
+    /// The weight of the rows learned.
+    pub(crate) fn count(&self) -> f64 {
+        self.first().count()
+    }
+
+    /// What each process predicted for the row last learned, before it was.
+    pub(crate) fn predictions(&self) -> &[Prediction] {
+        &self.predictions
+    }
+
+    /// What went wrong in maintenance since the last call, if anything did.
+    pub(crate) fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take()
+    }
+
+    /// What each process says about a row now.
+    pub(crate) fn predict(&self, x: &[f64]) -> Result<Vec<Prediction>> {
+        self.encoder.with_coordinates(x, |h| self.processes.iter().map(|p| p.model.answer(h)).collect())?
+    }
+
+    /// What the first process says about a row now; no allocation.
+    pub(crate) fn predict_first(&self, x: &[f64]) -> Result<Prediction> {
+        self.encoder.with_coordinates(x, |h| self.first().answer(h))?
+    }
+
+    /// Rejects a row that the grids neither cover nor may grow to. All processes live on the same grids.
+    pub(crate) fn admit(&mut self, x: &[f64], settings: &Settings) -> Result<()> {
+        let h = self.encoder.encode(x)?;
+        let lattice = self.processes[0].model.stats().lattice();
+        match settings.off_grid {
+            OffGrid::Error => lattice.check_covers(h),
+            OffGrid::Extend => lattice.growth_to(h, start::growth_limit(settings, lattice), 0).map(|_| ()),
+            OffGrid::Prior => Ok(()),
+        }
+    }
+
+    /// Learns a row, wholly or not at all. What each process predicted before is in [`Learner::predictions`].
+    pub(crate) fn learn(
+        &mut self,
+        x: &[f64],
+        row: &RowTargets,
+        time: Option<f64>,
+        settings: &Settings,
+    ) -> Result<Outcome> {
+        self.admit(x, settings)?;
+        let (fading, factor) = self.fading.after(settings.half_life, time)?;
+        if let Some(factor) = factor {
+            self.decay(factor)?;
+        }
+        self.fading = fading;
+        let outcome = if self.encoder.is_fixed() && !matches!(settings.schedule, Schedule::EveryStep { .. }) {
+            self.step(row)?
+        } else {
+            self.step_and_move(row)?
+        };
+        if outcome == Outcome::Learned {
+            if let Some(hits) = row.class.and_then(|class| self.processes[class].hits.as_mut()) {
+                *hits += 1.0;
+            }
+            if let (Some(unseen), Some(t)) = (&mut self.unseen, row.unseen) {
+                let h = self.encoder.coordinates();
+                let limit = start::growth_limit(settings, unseen.lattice());
+                unseen.extend_to(h, limit)?;
+                unseen.observe(h, t.value, t.noise)?;
+            }
+        }
+        self.rows_since_refit += 1.0;
+        Ok(outcome)
+    }
+
+    /// Predicts and conditions in one sweep: the prediction falls out of the update.
+    fn step(&mut self, row: &RowTargets) -> Result<Outcome> {
+        let (h, mut outcome) = (self.encoder.coordinates(), Outcome::Learned);
+        self.predictions.clear();
+        for (process, t) in self.processes.iter_mut().zip(row.each) {
+            let (learned, prediction) = process.model.step_noisy(h, t.value, t.noise)?;
+            self.predictions.push(prediction);
+            outcome = learned;
+        }
+        Ok(outcome)
+    }
+
+    /// Predicts; lets the feature map move one step up the sum of the predictive log densities; conditions.
+    fn step_and_move(&mut self, row: &RowTargets) -> Result<Outcome> {
+        let h = self.encoder.coordinates();
+        self.predictions.clear();
+        self.downhill.clear();
+        self.downhill.resize(h.len(), 0.0);
+        for (process, t) in self.processes.iter_mut().zip(row.each) {
+            if self.encoder.is_learning() {
+                process.model.predict_gradient_into(h, &mut self.gradient)?;
+                self.gradient.prediction.noise *= t.noise;
+                let slopes = self.gradient.slopes_of_log_density(t.value);
+                self.downhill.iter_mut().zip(slopes).for_each(|(d, g)| *d -= g);
+                self.predictions.push(self.gradient.prediction);
+            } else {
+                let p = process.model.answer(h)?;
+                self.predictions.push(Prediction { noise: p.noise * t.noise, ..p });
+            }
+        }
+        let is_learning = self.encoder.is_learning();
+        self.encoder.learn(is_learning.then_some(self.downhill.as_slice()))?;
+        let (h, mut outcome) = (self.encoder.coordinates(), Outcome::Learned);
+        for (process, &t) in self.processes.iter_mut().zip(row.each) {
+            let (learned, upkeep) = process.learn(h, t, &self.space)?;
+            outcome = learned;
+            self.failure = upkeep.err().or(self.failure.take());
+        }
+        Ok(outcome)
+    }
+
+    /// Whether the schedule asks for a refit.
+    pub(crate) fn is_refit_due(&self, schedule: Schedule) -> bool {
+        schedule.is_due(self.rows_since_refit, self.count())
+    }
+
+    /// Refits the hyperparameters of every process that its rows say something about.
+    pub(crate) fn refit(&mut self, optimizer: &LbfgsB) -> Result<()> {
+        self.rows_since_refit = 0.0;
+        for process in self.processes.iter_mut().filter(|p| p.is_informative()) {
+            process.model.refit(&self.space, optimizer)?;
+            process.evaluate(&self.space)?;
+        }
+        self.refits += 1;
+        Ok(())
+    }
+
+    /// Fits every process that the rows say something about; the others take what is typical of those.
+    pub(crate) fn fit_from(&mut self, start: &Hyperparameters, optimizer: &LbfgsB) -> Result<()> {
+        for process in self.processes.iter_mut().filter(|p| p.is_informative()) {
+            process.model.refit(&self.space, optimizer)?;
+        }
+        let typical = self.typical(start)?;
+        for process in self.processes.iter_mut().filter(|p| !p.is_informative()) {
+            process.model.set_hyperparameters(&typical.kernels, typical.noise)?;
+        }
+        for process in &mut self.processes {
+            process.evaluate(&self.space)?;
+        }
+        Ok(())
+    }
+
+    /// The geometric means of the hyperparameters of all processes that the rows say something about.
+    fn typical(&self, fallback: &Hyperparameters) -> Result<Hyperparameters> {
+        let raw = |p: &Process| -> Vec<f64> {
+            p.model.kernels().iter().flat_map(Kernel::parameters).map(f64::ln).collect()
+        };
+        let all: Vec<Vec<f64>> = self.processes.iter().filter(|p| p.is_informative()).map(raw).collect();
+        let mut typical = fallback.clone();
+        if !all.is_empty() {
+            let mean = |k: usize| (all.iter().map(|v| v[k]).sum::<f64>() / all.len() as f64).exp();
+            let mut values = (0..all[0].len()).map(mean);
+            for kernel in &mut typical.kernels {
+                let own: Vec<f64> = values.by_ref().take(kernel.parameter_count()).collect();
+                kernel.set_parameters(&own)?;
+            }
+        }
+        Ok(typical)
+    }
+
+    /// Changes the unit of the targets of every process to (y − shift)/scale.
+    pub(crate) fn rescale_targets(&mut self, shift: f64, scale: f64) -> Result<()> {
+        let mut unseen = self.unseen.clone();
+        unseen.as_mut().map_or(Ok(()), |stats| stats.standardize_targets(shift, scale))?;
+        let mut processes = self.processes.clone();
+        for process in &mut processes {
+            process.model.rescale_targets(shift, scale)?;
+            process.evaluate(&self.space)?;
+        }
+        (self.processes, self.unseen) = (processes, unseen);
+        Ok(())
+    }
+
+    /// Every row so far counts `factor` times as much, for all processes or for none.
+    pub(crate) fn decay(&mut self, factor: f64) -> Result<()> {
+        let mut processes = self.processes.clone();
+        for process in &mut processes {
+            process.model.decay(factor)?;
+            process.hits = process.hits.map(|hits| hits * factor);
+        }
+        self.unseen.as_mut().map_or(Ok(()), |stats| stats.decay(factor))?;
+        self.processes = processes;
+        Ok(())
+    }
+
+    /// Un-learns a row, from all processes or from none.
+    pub(crate) fn forget(&mut self, x: &[f64], row: &RowTargets) -> Result<()> {
+        self.encoder.require_fixed("forget")?;
+        let h = self.encoder.encode(x)?;
+        let is_gone = row.class.and_then(|class| self.processes[class].hits).is_some_and(|hits| hits < 0.5);
+        if is_gone || self.processes[0].model.count() < 1.0 {
+            return Err(Error::Unsupported { operation: "forget", reason: "no such row is left" });
+        }
+        self.processes[0].model.stats().lattice().check_covers(h)?;
+        let mut processes = self.processes.clone();
+        for (process, t) in processes.iter_mut().zip(row.each) {
+            process.model.forget(h, t.value, t.noise)?;
+            process.evaluate(&self.space)?;
+        }
+        if let Some(hits) = row.class.and_then(|class| processes[class].hits.as_mut()) {
+            *hits -= 1.0;
+        }
+        if let (Some(unseen), Some(t)) = (&mut self.unseen, row.unseen) {
+            unseen.forget(h, t.value, t.noise)?;
+        }
+        self.processes = processes;
+        Ok(())
+    }
+
+    /// Learns many rows, given one after the other, at fixed hyperparameters and features: targets of every process in
+    /// turn.
+    pub(crate) fn observe_batch(&mut self, h: &[f64], targets: &[(Vec<f64>, Vec<f64>)]) -> Result<()> {
+        for (process, (y, noise)) in self.processes.iter_mut().zip(targets) {
+            process.model.observe_batch(h, y, Some(noise))?;
+            process.evaluate(&self.space)?;
+        }
+        Ok(())
+    }
+
+    /// Learns everything another learner has learned, in whose targets the given shift is subtracted and the scale
+    /// divided by first. `places[c]` says which of its processes is ours with number c; `None` for a class that it has
+    /// never seen.
+    pub(crate) fn merge(
+        &mut self,
+        other: &Self,
+        (shift, scale): (f64, f64),
+        places: &[Option<usize>],
+    ) -> Result<()> {
+        let theirs = |stats: &Stats| -> Result<Stats> {
+            let mut stats = stats.clone();
+            stats.standardize_targets(shift, scale)?;
+            Ok(stats)
+        };
+        let unknown =
+            || Error::Unsupported { operation: "merge", reason: "one model does not know a class of the other" };
+        let (mut processes, mut unseen) = (self.processes.clone(), self.unseen.clone());
+        for (process, place) in processes.iter_mut().zip(places) {
+            let (stats, hits) = match place {
+                Some(c) => (other.processes[*c].model.stats(), other.processes[*c].hits),
+                None => (other.unseen.as_ref().ok_or_else(unknown)?, Some(0.0)),
+            };
+            process.model.merge_stats(&theirs(stats)?)?;
+            process.hits = process.hits.zip(hits).map(|(own, theirs)| own + theirs);
+            process.evaluate(&self.space)?;
+        }
+        if let Some(stats) = &mut unseen {
+            stats.merge(&theirs(other.unseen.as_ref().ok_or_else(unknown)?)?)?;
+        }
+        (self.processes, self.unseen) = (processes, unseen);
+        Ok(())
+    }
+
+    /// Adds a process for a class that no row so far belongs to, with typical hyperparameters.
+    pub(crate) fn add_unseen(&mut self, settings: &Settings) -> Result<()> {
+        let Some(unseen) = &self.unseen else {
+            let reason = "the model was not told to expect new classes";
+            return Err(Error::Unsupported { operation: "adding a class", reason });
+        };
+        let typical = self.typical(&self.first().hyperparameters())?;
+        let mut model = start::process(settings, unseen.lattice(), &typical)?;
+        model.replace_stats(unseen.clone())?;
+        self.processes.push(Process::new(model, Some(0.0)));
+        self.begin_steps(settings.schedule)
+    }
+
+    /// The same encoder and hyperparameters, and nothing learned.
+    pub(crate) fn cleared(&self) -> Result<Self> {
+        let mut empty = self.clone();
+        for process in &mut empty.processes {
+            process.model = process.model.cleared()?;
+            process.hits = process.hits.map(|_| 0.0);
+        }
+        empty.unseen = self.unseen.as_ref().map(Stats::cleared).transpose()?;
+        empty.rows_since_refit = 0.0;
+        Ok(empty)
+    }
+
+    /// Ends learning of the feature map.
+    pub(crate) fn freeze(&mut self) -> Result<()> {
+        self.encoder.freeze()
+    }
+}

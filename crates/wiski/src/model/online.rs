@@ -1,0 +1,379 @@
+//! A model of raw rows along its stream: warm-up, searches for features on the rows in memory, then constant memory.
+//!
+//! | phase | rows in memory | a row |
+//! | --- | --- | --- |
+//! | warm-up | all | is kept |
+//! | young | all so far | is learned and kept: features may be learned anew from all rows |
+//! | settled | none | is learned in constant time |
+//!
+//! What targets mean, numbers or classes, is told by a [`Task`]; everything else is the same for both.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use super::Outcome;
+use super::learner::{Learner, RowTargets};
+use super::memory::Memory;
+use super::reader::{Published, Reader};
+use super::schedule::{Fading, brief, frugal, thorough};
+use super::settings::Settings;
+use super::start;
+use crate::error::{Error, Result, finite, length, positive};
+use crate::learn::LbfgsB;
+use crate::posterior::Prediction;
+
+/// What the targets of rows mean.
+pub(crate) trait Task: Clone + Serialize + DeserializeOwned {
+    /// An immutable model for other threads.
+    type Snapshot;
+
+    /// What a row says to each process.
+    fn row(&mut self, y: f64, noise: f64) -> RowTargets<'_>;
+
+    /// Takes note of a target that was learned.
+    fn observed(&mut self, y: f64);
+
+    /// Takes note of a target that was un-learned.
+    fn forgotten(&mut self, y: f64);
+
+    /// Whether the rows in memory can end the warm-up; an error if no further row could mend what is wrong with them.
+    fn is_ready(&self, memory: &Memory) -> Result<bool>;
+
+    /// What the rows in memory lead to.
+    fn start(&mut self, memory: &Memory, settings: &Settings, input_dim: usize) -> Result<Learner>;
+
+    /// Brings the scale of the targets up to date, before a refit.
+    fn rescale(&mut self, learner: &mut Learner, settings: &Settings) -> Result<()>;
+
+    /// The model as it is now.
+    fn snapshot(&self, learner: &Learner, settings: &Settings) -> Result<Self::Snapshot>;
+
+    /// The same before any row.
+    fn cleared(&self) -> Self;
+
+    /// Takes in what another model has learned.
+    fn merge(
+        &mut self,
+        learner: &mut Learner,
+        theirs: &Self,
+        other: &Learner,
+        settings: &Settings,
+    ) -> Result<()>;
+}
+
+/// A stream of rows and what was learned from it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(bound = "T: Task")]
+pub(crate) struct Online<T: Task> {
+    pub(crate) settings: Settings,
+    pub(crate) input_dim: usize,
+    pub(crate) task: T,
+    pub(crate) memory: Memory,
+    pub(crate) learner: Option<Box<Learner>>,
+    /// What the processes predicted for the last row before they learned it; nothing in the warm-up.
+    #[serde(skip)]
+    said: Vec<Prediction>,
+    #[serde(skip)]
+    failure: Option<Error>,
+    #[serde(skip)]
+    published: Published<T::Snapshot>,
+}
+
+impl<T: Task> Clone for Online<T> {
+    fn clone(&self) -> Self {
+        Self {
+            settings: self.settings.clone(),
+            input_dim: self.input_dim,
+            task: self.task.clone(),
+            memory: self.memory.clone(),
+            learner: self.learner.clone(),
+            said: self.said.clone(),
+            failure: self.failure.clone(),
+            published: self.published.clone(),
+        }
+    }
+}
+
+impl<T: Task> Online<T> {
+    pub(crate) fn new(input_dim: usize, task: T, settings: Settings) -> Result<Self> {
+        settings.check(input_dim)?;
+        Ok(Self::from_parts(settings, input_dim, task, Memory::default(), None))
+    }
+
+    pub(crate) fn from_parts(
+        settings: Settings,
+        input_dim: usize,
+        task: T,
+        memory: Memory,
+        learner: Option<Box<Learner>>,
+    ) -> Self {
+        let (said, published) = (Vec::new(), Published::default());
+        Self { settings, input_dim, task, memory, learner, said, failure: None, published }
+    }
+
+    /// Rejects parts that do not fit together; publishes.
+    pub(crate) fn restore(&mut self) -> Result<()> {
+        self.settings.check(self.input_dim)?;
+        length("rows in memory", self.memory.len() * self.input_dim, self.memory.rows.x.len())?;
+        if let Some(learner) = &self.learner {
+            length("columns", self.input_dim, learner.encoder().map().input_dim())?;
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// What exists after the warm-up.
+    pub(crate) fn ready(&self, operation: &'static str) -> Result<&Learner> {
+        self.learner.as_deref().ok_or(Error::NotReady { operation })
+    }
+
+    /// What exists after the warm-up, once features no longer change.
+    fn settled(&mut self, operation: &'static str) -> Result<&mut Learner> {
+        self.require_settled(operation)?;
+        self.learner.as_deref_mut().ok_or(Error::NotReady { operation })
+    }
+
+    fn require_settled(&self, operation: &'static str) -> Result<()> {
+        self.ready(operation)?.encoder().require_fixed(operation)?;
+        if self.is_searching() {
+            let reason = "the features may still be learned anew; freeze them first, then it is exact";
+            return Err(Error::Unsupported { operation, reason });
+        }
+        Ok(())
+    }
+
+    /// Whether features may still be learned anew from rows in memory.
+    pub(crate) fn is_searching(&self) -> bool {
+        self.learner.is_some() && !self.memory.is_empty()
+    }
+
+    /// The weight of the rows learned.
+    pub(crate) fn count(&self) -> f64 {
+        self.learner.as_ref().map_or(self.memory.len() as f64, |l| l.count())
+    }
+
+    pub(crate) fn refits(&self) -> usize {
+        self.learner.as_ref().map_or(0, |l| l.refits())
+    }
+
+    /// What went wrong beside the rows since the last call: a refit, a search or the end of the warm-up. Every row that
+    /// was accepted is learned in spite of it.
+    pub(crate) fn take_failure(&mut self) -> Option<Error> {
+        let own = self.failure.take();
+        own.or_else(|| self.learner.as_mut().and_then(|l| l.take_failure()))
+    }
+
+    /// What the processes predicted for the last row before they learned it; nothing in the warm-up.
+    pub(crate) fn said(&self) -> &[Prediction] {
+        &self.said
+    }
+
+    /// Learns a row, wholly or not at all. What was predicted for it before is in [`Online::said`].
+    pub(crate) fn learn(&mut self, x: &[f64], y: f64, noise: f64, time: Option<f64>) -> Result<Outcome> {
+        self.said.clear();
+        check_row(x, self.input_dim)?;
+        finite("y", y, 0)?;
+        positive("noise", noise, 0)?;
+        if let Some(time) = time {
+            finite("time", time, 0)?;
+        }
+        let Some(learner) = &mut self.learner else { return self.keep(x, y, noise, time) };
+        let outcome = learner.learn(x, &self.task.row(y, noise), time, &self.settings)?;
+        self.said.extend_from_slice(learner.predictions());
+        self.task.observed(y);
+        if !self.memory.is_empty() {
+            self.memory.push(x, y, noise, time);
+        }
+        self.maintain();
+        Ok(outcome)
+    }
+
+    /// Keeps a row for the warm-up, which may end with it.
+    fn keep(&mut self, x: &[f64], y: f64, noise: f64, time: Option<f64>) -> Result<Outcome> {
+        start::admit_to_warm_up(&self.settings, x, self.input_dim)?;
+        Fading::since(self.memory.last_time()).after(self.settings.half_life, time)?;
+        let (wanted, most) = (self.settings.warm_up_rows(self.input_dim), self.settings.memory);
+        if self.memory.len() >= wanted.max(most) {
+            // The warm-up cannot end yet: the newest rows serve it as well as the oldest.
+            self.memory.drop_older_half(self.input_dim);
+        }
+        self.memory.push(x, y, noise, time);
+        self.task.observed(y);
+        let over = self.memory.len().saturating_sub(wanted);
+        // One that failed is tried again with a tenth more rows.
+        if self.memory.len() >= wanted && over.is_multiple_of(wanted / 10 + 1) {
+            match self.task.is_ready(&self.memory) {
+                Ok(true) => self.failure = self.finish_warm_up().err().map(warm_up_failed),
+                Ok(false) => {}
+                Err(error) => {
+                    self.memory.pop(self.input_dim);
+                    self.task.forgotten(y);
+                    return Err(warm_up_failed(error));
+                }
+            }
+        }
+        Ok(Outcome::Learned)
+    }
+
+    /// Ends the warm-up with the rows seen so far.
+    pub(crate) fn finish_warm_up(&mut self) -> Result<()> {
+        if self.learner.is_some() {
+            return Ok(());
+        }
+        if self.memory.len() < 2 {
+            let reason = "at least two rows are needed";
+            return Err(Error::Unsupported { operation: "ending the warm-up", reason });
+        }
+        self.search()?;
+        // Rows that fade cannot be learned anew with their old weights.
+        if !self.settings.learns_anew() || self.memory.len() >= self.settings.memory {
+            self.memory = Memory::default();
+        }
+        Ok(())
+    }
+
+    /// Learns scales, features and hyperparameters from the rows in memory.
+    fn search(&mut self) -> Result<()> {
+        let mut task = self.task.clone();
+        let learner = task.start(&self.memory, &self.settings, self.input_dim)?;
+        let refits = self.learner.as_ref().map_or(0, |before| before.refits() + 1);
+        (self.task, self.learner) = (task, Some(Box::new(learner.after_refits(refits))));
+        self.publish();
+        Ok(())
+    }
+
+    /// What a row brings about beside being learned: a refit, or features learned anew.
+    fn maintain(&mut self) {
+        let Some(learner) = &self.learner else { return };
+        if learner.is_refit_due(self.settings.schedule) {
+            let count = learner.count();
+            let optimizer = if self.settings.is_additive() { frugal(count) } else { brief() };
+            self.failure = self.refit_with(&optimizer).err().or(self.failure.take());
+        }
+        let (rows, memory) = (self.memory.len(), self.settings.memory);
+        let is_early = rows == memory / 4 && 2 * rows >= 3 * self.settings.warm_up_rows(self.input_dim);
+        if rows > 0 && (is_early || rows >= memory) {
+            // Should the search fail, features stay as they are.
+            self.failure = self.search().err().or(self.failure.take());
+            if rows >= memory {
+                self.memory = Memory::default();
+            }
+        }
+    }
+
+    fn refit_with(&mut self, optimizer: &LbfgsB) -> Result<()> {
+        let learner = self.learner.as_deref_mut().ok_or(Error::NotReady { operation: "refit" })?;
+        let refitted =
+            self.task.rescale(learner, &self.settings).and_then(|()| learner.refit(optimizer));
+        self.publish();
+        refitted
+    }
+
+    /// Fits the hyperparameters to everything learned so far, whatever the schedule.
+    pub(crate) fn refit(&mut self) -> Result<()> {
+        self.refit_with(&thorough())
+    }
+
+    /// Ends learning of features: from here on a row has the same coordinates for ever.
+    pub(crate) fn freeze_features(&mut self) -> Result<()> {
+        let learner = self.learner.as_deref_mut().ok_or(Error::NotReady { operation: "freezing features" })?;
+        learner.freeze()?;
+        self.memory = Memory::default();
+        Ok(())
+    }
+
+    /// The same scales, features and hyperparameters, and nothing learned.
+    pub(crate) fn shard(&self) -> Result<Self> {
+        self.require_settled("shard")?;
+        let learner = Box::new(self.ready("shard")?.cleared()?);
+        let (settings, task) = (self.settings.clone(), self.task.cleared());
+        Ok(Self::from_parts(settings, self.input_dim, task, Memory::default(), Some(learner)))
+    }
+
+    /// Un-learns a row.
+    pub(crate) fn forget(&mut self, x: &[f64], y: f64, noise: f64) -> Result<()> {
+        check_row(x, self.input_dim)?;
+        finite("y", y, 0)?;
+        positive("noise", noise, 0)?;
+        self.require_settled("forget")?;
+        let learner = self.learner.as_deref_mut().ok_or(Error::NotReady { operation: "forget" })?;
+        learner.forget(x, &self.task.row(y, noise))?;
+        self.task.forgotten(y);
+        Ok(())
+    }
+
+    /// Every row so far counts `factor` times as much.
+    pub(crate) fn decay(&mut self, factor: f64) -> Result<()> {
+        self.settled("decay")?.decay(factor)
+    }
+
+    /// Learns everything another model has learned, wholly or not at all.
+    pub(crate) fn merge(&mut self, other: &Self) -> Result<()> {
+        self.require_settled("merge")?;
+        other.require_settled("merge")?;
+        let theirs = other.ready("merge")?;
+        let (mut task, mut learner) = (self.task.clone(), self.ready("merge")?.clone());
+        if !learner.encoder().agrees_with(theirs.encoder()) {
+            let reason = "the two models scale or project their inputs differently";
+            return Err(Error::Unsupported { operation: "merge", reason });
+        }
+        task.merge(&mut learner, &other.task, theirs, &self.settings)?;
+        (self.task, self.learner) = (task, Some(Box::new(learner)));
+        Ok(())
+    }
+
+    /// The model as it would be after hypothetical rows, at the same scales, features and hyperparameters.
+    pub(crate) fn conditioned(&self, x: &[f64], y: &[f64], noise: Option<&[f64]>) -> Result<Self> {
+        length("x", y.len() * self.input_dim, x.len())?;
+        noise.map_or(Ok(()), |noise| length("noise", y.len(), noise.len()))?;
+        let h = self.ready("conditioning")?.encoder().encode_all(x)?;
+        let mut new = self.clone();
+        // Features that were learned anew from rows in memory would not know these.
+        new.memory = Memory::default();
+        let Some(learner) = &mut new.learner else { return Ok(new) };
+        let mut targets = vec![(Vec::new(), Vec::new()); learner.processes().len()];
+        for (row, &y) in y.iter().enumerate() {
+            finite("y", y, row)?;
+            let said = new.task.row(y, noise.map_or(1.0, |noise| noise[row]));
+            for ((values, noises), target) in targets.iter_mut().zip(said.each) {
+                values.push(target.value);
+                noises.push(target.noise);
+            }
+        }
+        learner.observe_batch(&h, &targets)?;
+        y.iter().for_each(|&y| new.task.observed(y));
+        new.publish();
+        Ok(new)
+    }
+
+    /// An immutable model for predictions from any thread; `None` during the warm-up.
+    pub(crate) fn snapshot(&self) -> Option<Arc<T::Snapshot>> {
+        let learner = self.learner.as_deref()?;
+        self.task.snapshot(learner, &self.settings).ok().map(Arc::new)
+    }
+
+    pub(crate) fn reader(&self) -> Reader<T::Snapshot> {
+        self.published.reader()
+    }
+
+    /// Publishes the present state to all readers.
+    pub(crate) fn publish(&self) {
+        self.published.set(self.snapshot());
+    }
+}
+
+/// Rejects a row of the wrong width or with a number that is not finite.
+pub(crate) fn check_row(x: &[f64], input_dim: usize) -> Result<()> {
+    length("x", input_dim, x.len())?;
+    for (k, &value) in x.iter().enumerate() {
+        if !value.is_finite() {
+            finite(format!("x[{k}]"), value, 0)?;
+        }
+    }
+    Ok(())
+}
+
+fn warm_up_failed(error: Error) -> Error {
+    Error::WarmUp { reason: error.to_string() }
+}
