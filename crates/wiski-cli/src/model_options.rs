@@ -2,8 +2,9 @@
 
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
+use wiski::engine::Engine;
 use wiski::feature::Column;
-use wiski::large::{Accuracy, Engine};
+use wiski::large::Accuracy;
 use wiski::learn::WarmUpTraining;
 use wiski::model::{DriftDetector, HalfLife, InputScaling, NoiseModel};
 use wiski::{Features, Kernel, OffGrid, Schedule, Settings};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use wiski::engine::Engine;
 use wiski::grid::Grid;
-use wiski::large::{Accuracy, Engine, KrylovPosterior};
+use wiski::large::{Accuracy, KrylovPosterior};
 use wiski::learn::{HyperSpace, LbfgsB};
 use wiski::persist::{load, save};
 use wiski::posterior::Workspace;
