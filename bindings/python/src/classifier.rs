@@ -93,9 +93,8 @@ impl Classifier {
         add_unseen: bool,
     ) -> PyResult<Self> {
         let unseen = if add_unseen { Unseen::Add } else { Unseen::Error };
-        let several = labels.as_ref().is_some_and(|l| l.len() > 2);
         let model = guarded(|| {
-            let settings = parameters.settings_of_classes(input_dim, several)?;
+            let settings = parameters.settings(input_dim)?;
             Ok(OnlineClassifier::new(input_dim, Classes { labels, unseen }, settings)?)
         })?;
         let columns = Columns { inputs, target, noise: None, time: None };

@@ -2,11 +2,11 @@
 
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
+use wiski::engine::Engine;
 use wiski::feature::Column;
-use wiski::large::{Accuracy, Engine};
-use wiski::learn::WarmUpTraining;
-use wiski::model::{DriftDetector, HalfLife, InputScaling, NoiseModel};
-use wiski::{Features, Kernel, OffGrid, Schedule, Settings};
+use wiski::large::Accuracy;
+use wiski::model::{HalfLife, InputScaling, NoiseModel};
+use wiski::{Kernel, OffGrid, Schedule, Settings};
 
 /// What kind of model, and how it learns.
 #[derive(Args, Debug, Clone)]
@@ -108,50 +108,14 @@ impl ModelOptions {
         timed: bool,
     ) -> Result<Settings> {
         let width = inputs.len();
-        let columns = self.columns(inputs)?;
-        let features = self.features(width, !columns.is_empty())?;
-        let outputs = match &features {
-            // A sum of grids chooses the axes of each itself.
-            Features::Additive { .. } | Features::Auto => 1,
-            Features::Identity => width,
-            Features::Project { outputs } | Features::Mlp { outputs, .. } => *outputs,
-        };
-        let additive = matches!(features, Features::Additive { .. } | Features::Auto);
-        ensure!((1..=4).contains(&outputs), "--features: a grid has 1 to 4 axes, not {outputs}");
-        let schedule = self.schedule()?;
-        let mut kernel = Kernel::parse(self.kernel.as_deref().unwrap_or("rbf"), outputs)?;
-        if additive {
-            ensure!(self.kernel.is_none(), "--kernel: a sum of grids has its own kernel for each");
-            let only_noise = self.init.iter().all(|entry| entry.starts_with("noise="));
-            ensure!(only_noise, "--init: of a sum of grids only the noise can be given");
-        }
-        let mut noise = None;
-        for entry in &self.init {
-            if let Some(value) = start_value(entry, &mut kernel)? {
-                noise = Some(value);
-            }
-        }
+        let features = self.features.as_deref().unwrap_or("auto");
         let defaults = Settings::default();
-        let fixed = schedule == Schedule::Off && !self.init.is_empty();
-        let grid = self.grid(outputs)?;
-        let points: usize = (0..outputs).map(|k| grid[k.min(grid.len() - 1)]).product();
-        if let Some(limit) = self.max_grid {
-            ensure!(points <= limit, "--max-grid: the grid has {points} points to begin with");
-        }
-        Ok(Settings {
-            features,
-            grid,
-            kernel: if additive { None } else { Some(kernel) },
-            columns,
-            initial_noise: noise.unwrap_or(defaults.initial_noise),
-            schedule,
-            fit_warm_up: !fixed,
-            training: WarmUpTraining {
-                epochs: if fixed { 0 } else { defaults.training.epochs },
-                ..defaults.training
-            },
-            feature_rate: if schedule == Schedule::Off { 0.0 } else { defaults.feature_rate },
-            drift: Some(DriftDetector::default()),
+        let mut settings = Settings {
+            features: features.parse().map_err(|error| named("--features", error))?,
+            grid: self.grid()?,
+            columns: self.columns(inputs)?,
+            initial: self.init.iter().map(|entry| start_value(entry)).collect::<Result<_>>()?,
+            schedule: self.schedule()?,
             inputs: self.bounds(width)?,
             noise: if known_noise { NoiseModel::Known } else { NoiseModel::Learned },
             warm_up: self.warm_up(total)?,
@@ -170,7 +134,18 @@ impl ModelOptions {
             half_life: self.half_life(timed)?,
             seed: self.seed,
             ..defaults
-        })
+        };
+        let axes = settings.axes(width);
+        if let Some(kernel) = &self.kernel {
+            settings.kernel = Some(Kernel::parse(kernel, axes)?);
+        }
+        if let Some(limit) = self.max_grid
+            && !settings.grid.is_empty()
+        {
+            let points: usize = (0..axes).map(|k| settings.grid[k.min(settings.grid.len() - 1)]).product();
+            ensure!(points <= limit, "--max-grid: the grid has {points} points to begin with");
+        }
+        Ok(settings)
     }
 
     /// What the inputs mean; empty if all are plain numbers.
@@ -210,32 +185,15 @@ impl ModelOptions {
             || self.pretrain.is_some()
     }
 
-    fn features(&self, width: usize, special: bool) -> Result<Features> {
-        let text = self.features.as_deref().unwrap_or("auto");
-        Ok(match text.parse().map_err(|error| named("--features", error))? {
-            Features::Auto if width <= 2 && !special => Features::Identity,
-            Features::Auto => Features::Additive { directions: None },
-            chosen => chosen,
-        })
-    }
-
-    fn grid(&self, outputs: usize) -> Result<Vec<usize>> {
-        let Some(text) = &self.grid else {
-            return Ok(vec![[32, 16, 10, 7][outputs - 1]]);
-        };
+    /// Grid points per axis; empty if the model is to choose.
+    fn grid(&self) -> Result<Vec<usize>> {
         let points = |part: &str| -> Result<usize> {
             match part.parse() {
                 Ok(points) if points >= 4 => Ok(points),
                 _ => bail!("--grid: '{part}' is not a number of points (at least 4), as in 16 or 16x24"),
             }
         };
-        let grid: Vec<usize> = text.split('x').map(points).collect::<Result<_>>()?;
-        ensure!(
-            grid.len() == 1 || grid.len() == outputs,
-            "--grid: {text} has {} axes, but there are {outputs}",
-            grid.len()
-        );
-        Ok(grid)
+        self.grid.iter().flat_map(|text| text.split('x')).map(points).collect()
     }
 
     fn schedule(&self) -> Result<Schedule> {
@@ -314,38 +272,12 @@ fn numbers<T>(text: &str, number: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> 
     text.split(',').map(number).collect()
 }
 
-/// Puts a start value such as `lengthscale=0.5,0.7` into the kernel; returns it if it is the noise's.
-fn start_value(entry: &str, kernel: &mut Kernel) -> Result<Option<f64>> {
+/// The name and values of a start value such as `lengthscale=0.5,0.7`.
+fn start_value(entry: &str) -> Result<(String, Vec<f64>)> {
     let Some((name, values)) = entry.split_once('=') else {
         bail!("--init: '{entry}' is not a setting such as lengthscale=0.5");
     };
     let values = numbers(values, |v| number("--init", v))?;
     ensure!(values.iter().all(|&v| v > 0.0), "--init: {entry} must be positive");
-    if name == "noise" {
-        ensure!(values.len() == 1, "--init: there is one noise, not {}", values.len());
-        return Ok(Some(values[0]));
-    }
-    let names = kernel.parameter_names();
-    // `lengthscale` stands for lengthscale[0], lengthscale[1], …; a full name for itself.
-    // In a sum, each part's number stands before the name, as in 0.lengthscale[0].
-    let stem = |full: &str| {
-        let stem = full.split('[').next().unwrap_or(full);
-        stem == name || stem.split_once('.').is_some_and(|(_, own)| own == name)
-    };
-    let own: Vec<usize> = (0..names.len()).filter(|&i| names[i] == name || stem(&names[i])).collect();
-    if own.is_empty() {
-        bail!("--init: there is no hyperparameter '{name}'; there are noise, {}", names.join(", "));
-    }
-    ensure!(
-        values.len() == 1 || values.len() == own.len(),
-        "--init: {} values were given for {} hyperparameters '{name}'",
-        values.len(),
-        own.len()
-    );
-    let mut parameters = kernel.parameters();
-    for (place, &i) in own.iter().enumerate() {
-        parameters[i] = values[place.min(values.len() - 1)];
-    }
-    kernel.set_parameters(&parameters)?;
-    Ok(None)
+    Ok((name.to_owned(), values))
 }

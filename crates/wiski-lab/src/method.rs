@@ -1,5 +1,6 @@
 //! The methods of a regression experiment, built alike, and one stream of rows through one of them.
 
+use crate::baselines::kept;
 use crate::baselines::{
     BatchSki, Covariance, Encoder, ExactGp, Hyper, Iterations, Likelihood, LocalGps, PcgGp, SkiIterations,
     StreamingSgpr, StreamingSvgp, SvgpOptions, Training,
@@ -7,6 +8,8 @@ use crate::baselines::{
 use crate::data::{Split, Table};
 use crate::results::{processor_seconds, progress};
 use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::sync::OnceLock;
 use std::time::Instant;
 use wiski::grid::Grid;
 use wiski::kernel::Family;
@@ -184,34 +187,35 @@ impl Task {
 }
 
 /// [`OnlineRegressor`] behind the interface of the baselines.
-pub struct WiskiStream(OnlineRegressor);
+pub struct WiskiStream(RefCell<OnlineRegressor>);
 
 impl WiskiStream {
     /// A model of rows with so many columns.
     pub fn new(input_dim: usize, settings: Settings) -> Result<Self> {
-        Ok(Self(OnlineRegressor::new(input_dim, settings)?))
+        Ok(Self(RefCell::new(OnlineRegressor::new(input_dim, settings)?)))
     }
 }
 
 impl OnlineGp for WiskiStream {
     fn input_dim(&self) -> usize {
-        self.0.input_dim()
+        self.0.borrow().input_dim()
     }
 
     fn count(&self) -> f64 {
-        self.0.count()
+        self.0.borrow().count()
     }
 
-    fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
-        self.0.predict(x)
+    fn predict(&self, x: &[f64]) -> Result<Prediction> {
+        self.0.borrow_mut().predict(x)
     }
 
     fn observe_noisy(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Outcome> {
-        if noise == 1.0 { self.0.observe(x, y) } else { self.0.observe_noisy(x, y, noise) }
+        let model = self.0.get_mut();
+        if noise == 1.0 { model.observe(x, y) } else { model.observe_noisy(x, y, noise) }
     }
 
     fn log_evidence(&mut self) -> Result<f64> {
-        self.0.model().map_or(Ok(0.0), |model| model.evidence().map(|e| e.value))
+        self.0.get_mut().model().map_or(Ok(0.0), |model| model.evidence().map(|e| e.value))
     }
 }
 
@@ -223,10 +227,8 @@ pub struct WiskiSteps {
     space: HyperSpace,
     adam: Adam,
     pool: Pool,
-    /// The posterior of the last prediction; stale if rows or hyperparameters have changed since.
-    posterior: Posterior,
-    stale: bool,
-    work: Workspace,
+    /// The posterior of the statistics under the present hyperparameters, once a prediction has asked for it.
+    posterior: OnceLock<Posterior>,
 }
 
 impl WiskiSteps {
@@ -245,17 +247,8 @@ impl WiskiSteps {
     fn in_space(start: &Wiski, space: HyperSpace, rate: f64) -> Result<Self> {
         let hyper = start.hyperparameters();
         let adam = Adam::new(space.dim(), rate)?;
-        let (stats, posterior) = (start.stats().clone(), start.posterior()?.clone());
-        Ok(Self {
-            stats,
-            hyper,
-            space,
-            adam,
-            pool: Pool::default(),
-            posterior,
-            stale: false,
-            work: Workspace::default(),
-        })
+        let (stats, posterior) = (start.stats().clone(), start.posterior()?.clone().into());
+        Ok(Self { stats, hyper, space, adam, pool: Pool::default(), posterior })
     }
 
     /// Learns rows in batch, then fits kernel and noise to them by annealed Adam.
@@ -268,7 +261,7 @@ impl WiskiSteps {
         self.stats.observe_batch(x, y, noise)?;
         let annealing = Annealing { end: 1e-4, steps: epochs.max(1) };
         let mut adam = Adam::new(self.space.dim(), rate)?.with_annealing(annealing)?;
-        self.stale = true;
+        self.posterior.take();
         (0..epochs).try_for_each(|_| self.descend(&mut adam))
     }
 
@@ -280,15 +273,6 @@ impl WiskiSteps {
         if evaluated.is_ok() && gradient.iter().all(|g| g.is_finite()) {
             self.space.adam_step(adam, &mut self.hyper, &gradient)?;
         }
-        Ok(())
-    }
-
-    /// The posterior of the statistics under the present hyperparameters.
-    fn condition(&mut self) -> Result<()> {
-        let mut unused = vec![0.0; self.space.dim()];
-        self.posterior =
-            self.space.evaluate(&self.stats, &self.hyper, TOLERANCE, &mut self.pool, &mut unused)?.1;
-        self.stale = false;
         Ok(())
     }
 }
@@ -305,11 +289,11 @@ impl OnlineGp for WiskiSteps {
         self.stats.count()
     }
 
-    fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
-        if self.stale {
-            self.condition()?;
-        }
-        self.posterior.predict(x, &mut self.work)
+    fn predict(&self, x: &[f64]) -> Result<Prediction> {
+        let posterior = kept(&self.posterior, || {
+            Ok(wiski::Evidence::new(&self.stats, &self.hyper.kernels, self.hyper.noise, TOLERANCE)?.1)
+        })?;
+        posterior.predict(x, &mut Workspace::default())
     }
 
     fn observe_noisy(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Outcome> {
@@ -317,7 +301,7 @@ impl OnlineGp for WiskiSteps {
         let mut adam = self.adam.clone();
         self.descend(&mut adam)?;
         self.adam = adam;
-        self.stale = true;
+        self.posterior.take();
         Ok(Outcome::Learned)
     }
 

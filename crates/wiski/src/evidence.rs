@@ -34,7 +34,7 @@ use faer::linalg::matmul::matmul;
 use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::{Accum, Mat, MatRef, Par};
 
-use crate::error::{Result, length, positive};
+use crate::error::{Result, positive};
 use crate::kernel::Kernel;
 use crate::pool::Pool;
 use crate::posterior::Posterior;
@@ -86,9 +86,19 @@ impl Evidence {
         tolerance: f64,
         pool: &mut Pool,
     ) -> Result<(Self, Posterior)> {
-        positive("noise", noise, 0)?;
-        length("kernels", stats.lattice().grids().len(), kernels.len())?;
         let prior = Arc::new(Prior::new(stats.lattice(), kernels, tolerance)?);
+        Self::of_prior(stats, kernels, prior, noise, pool)
+    }
+
+    /// As [`Evidence::with_pool`], for the prior of these kernels.
+    pub(crate) fn of_prior(
+        stats: &Stats,
+        kernels: &[Kernel],
+        prior: Arc<Prior>,
+        noise: f64,
+        pool: &mut Pool,
+    ) -> Result<(Self, Posterior)> {
+        positive("noise", noise, 0)?;
         let whitened = stats.whiten(&prior, pool);
         let (posterior, cholesky) = Posterior::with_cholesky(prior, &whitened, noise, pool)?;
         let evidence = Self::of_posterior(stats, kernels, &whitened, &posterior, &cholesky, pool);

@@ -199,6 +199,19 @@ impl Lattice {
         self.place(h, row, weights)
     }
 
+    /// As [`Lattice::locate`], with weights of nothing on grids that do not cover their part of the point.
+    pub(crate) fn locate_inside(&self, h: &[f64], weights: &mut Vec<Weights>) -> Result<()> {
+        length("x", self.dim(), h.len())?;
+        weights.clear();
+        let mut rest = h;
+        for grid in self.grids() {
+            let (own, others) = rest.split_at(grid.dim());
+            rest = others;
+            weights.push(Weights::locate(grid, own).unwrap_or(Weights::EMPTY));
+        }
+        Ok(())
+    }
+
     /// The weights of many points, given row after row, point after point. `first_row` is only for the error.
     pub(crate) fn locate_all(&self, h: &[f64], first_row: usize, weights: &mut Vec<Weights>) -> Result<()> {
         let (n, blocks) = (h.len() / self.dim(), self.grids().len());

@@ -31,10 +31,11 @@
 //! 8. [`posterior`]: mean and covariance from statistics; constant-time conditioning; predictions.
 //! 9. [`evidence`]: the log marginal likelihood and its gradient in every hyperparameter.
 //! 10. [`large`]: engines for grids from two thousand to a million points.
-//! 11. [`learn`]: optimisers, transforms and priors for hyperparameters; projections and sums of grids chosen on
+//! 11. [`engine`]: one interface for the posteriors of all engines, and which one is used.
+//! 12. [`learn`]: optimisers, transforms and priors for hyperparameters; projections and sums of grids chosen on
 //!     rows in memory.
-//! 12. [`exact`]: the exact process without a grid, for few rows.
-//! 13. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
+//! 13. [`exact`]: the exact process without a grid, for few rows.
+//! 14. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
 //!     rows.
 //!
 //! # Symbols
@@ -46,7 +47,6 @@
 mod error;
 mod pool;
 mod saved;
-mod scratch;
 mod simd;
 
 pub mod feature;
@@ -69,6 +69,8 @@ pub mod posterior;
 pub mod evidence;
 
 pub mod large;
+
+pub mod engine;
 
 pub mod learn;
 

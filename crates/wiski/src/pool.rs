@@ -4,6 +4,8 @@
 //! hundreds of kilobytes. Fetched anew from the operating system, their page faults would cost more than the
 //! arithmetic.
 
+use std::sync::Mutex;
+
 /// How many free arrays a pool keeps: more than any computation uses at once.
 const KEPT: usize = 16;
 
@@ -50,9 +52,44 @@ impl Pool {
     }
 }
 
+/// Scratch memory behind a shared reference: kept between calls, and never waited for. While another thread uses it,
+/// a fresh one serves.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch<T>(Mutex<T>);
+
+/// The copy is empty, as that of a pool.
+impl<T: Default> Clone for Scratch<T> {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl<T: Default> Scratch<T> {
+    /// Calls `f` with the memory.
+    #[inline]
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        match self.0.try_lock() {
+            Ok(mut own) => f(&mut own),
+            Err(_) => f(&mut T::default()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scratch_is_kept_and_nobody_waits_for_it() {
+        let scratch: Scratch<Vec<f64>> = Scratch::default();
+        scratch.with(|own| own.push(1.0));
+        scratch.with(|own| {
+            assert_eq!(own.len(), 1);
+            // While it is in use, another call gets a fresh one.
+            scratch.with(|other| assert!(other.is_empty()));
+        });
+        assert!(scratch.clone().with(|own| own.is_empty()));
+    }
 
     #[test]
     fn arrays_come_back() {

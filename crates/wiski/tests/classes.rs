@@ -272,9 +272,11 @@ fn a_warm_up_of_one_class_waits_for_a_second() {
     for i in 0..4 {
         model.observe(&[0.1 * f64::from(i), 0.0], "b").unwrap();
     }
-    let error = model.observe(&[0.5, 0.0], "b").unwrap_err();
-    assert!(matches!(error, Error::WarmUp { .. }) && error.to_string().contains("\"b\""), "{error}");
-    assert_eq!(model.count(), 4.0);
+    // The row that would have ended it is kept; asked to end it, the model says what is missing.
+    model.observe(&[0.5, 0.0], "b").unwrap();
+    let error = model.finish_warm_up().unwrap_err();
+    assert!(matches!(error, Error::Config { .. }) && error.to_string().contains("\"b\""), "{error}");
+    assert_eq!((model.count(), model.is_ready()), (5.0, false));
     assert_eq!(model.predict(&[0.0, 0.0]).unwrap().probabilities, [1.0]);
     model.observe(&[0.5, 0.0], "a").unwrap();
     assert!(model.is_ready());
@@ -305,8 +307,9 @@ fn bad_rows_change_nothing() {
         assert_eq!((model.count(), model.classes().len()), (30.0, 3));
         assert!(model.metrics().rows() == 0.0);
     }
-    let error = OnlineClassifier::new(5, abc(), Settings::default()).unwrap_err();
-    assert!(matches!(error, Error::Config { .. }), "five columns need a projection: {error}");
+    let plane = Settings { features: Features::Identity, ..Settings::default() };
+    let error = OnlineClassifier::new(5, abc(), plane).unwrap_err();
+    assert!(matches!(error, Error::Config { .. }), "five columns are no axes of one grid: {error}");
 }
 
 #[test]
@@ -336,7 +339,7 @@ fn schedules_learn_the_hyperparameters_of_each_class() {
 #[test]
 fn snapshots_answer_like_the_model_and_belong_to_it() {
     let data = rows(200, 12);
-    let mut model = learned(abc(), fixed(), &data);
+    let model = learned(abc(), fixed(), &data);
     let reader = model.reader();
     let mut copy = model.clone();
     model.publish();

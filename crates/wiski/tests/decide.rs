@@ -9,7 +9,7 @@ use wiski::decide::{
     OptimizerSettings, Outcome, Space, Standing, Strategy, TestFunction,
 };
 use wiski::grid::Grid;
-use wiski::posterior::{Joint, Surface, Workspace};
+use wiski::posterior::{Joint, Surface, Surrogate, Workspace};
 use wiski::{Kernel, OnlineGp, Schedule, Wiski, persist};
 
 const STEP: f64 = 1e-5;
@@ -58,7 +58,7 @@ fn check_gradient(h: &[f64], gradient: &[f64], mut value: impl FnMut(&[f64]) -> 
 #[test]
 fn a_surface_predicts_jointly_as_the_posterior_does() {
     for axes in [&[1][..], &[2], &[3], &[1, 2], &[1, 1, 1]] {
-        let mut model = model(axes);
+        let model = model(axes);
         let d: usize = axes.iter().sum();
         let surface = model.posterior().unwrap().surface();
         let h = points(4, d, 2);

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use wiski::engine::Engine;
 use wiski::grid::Grid;
-use wiski::large::{Accuracy, Engine, KrylovPosterior};
+use wiski::large::{Accuracy, KrylovPosterior};
 use wiski::learn::{HyperSpace, LbfgsB};
 use wiski::persist::{load, save};
 use wiski::posterior::Workspace;
@@ -371,7 +372,7 @@ fn a_regressor_on_a_large_grid_learns_and_survives_a_file() {
     let path = std::env::temp_dir().join(format!("wiski-large-{}.wiski", std::process::id()));
     model.refit().unwrap();
     save(&path, &model).unwrap();
-    let mut again = load::<OnlineRegressor>(&path).unwrap();
+    let again = load::<OnlineRegressor>(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     let (a, b) = (model.predict(&[0.3, 0.6]).unwrap(), again.predict(&[0.3, 0.6]).unwrap());
     assert!((a.mean - b.mean).abs() < 1e-9 && (a.variance - b.variance).abs() < 1e-9, "{a:?} {b:?}");

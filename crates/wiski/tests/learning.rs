@@ -38,7 +38,7 @@ fn trained(n: usize, settings: Settings) -> OnlineRegressor {
 /// and hyperparameters, computed at once.
 #[test]
 fn the_stream_ends_in_the_batch_posterior_of_its_hyperparameters() {
-    let mut model = trained(900, small());
+    let model = trained(900, small());
     assert!(model.refits() > 10);
     let scale = model.target_scale();
     assert!((scale.shift - 500.0).abs() < 40.0 && scale.scale > 5.0);
@@ -69,7 +69,7 @@ fn the_stream_ends_in_the_batch_posterior_of_its_hyperparameters() {
 
 #[test]
 fn units_do_not_matter() {
-    let mut a = trained(600, small());
+    let a = trained(600, small());
     let mut b = OnlineRegressor::new(2, small()).unwrap();
     for (x, y) in rows(600, 1) {
         b.step(&[x[0] * 1e6, x[1] - 7.0], 1e-3 * y + 12.0).unwrap();
@@ -268,7 +268,7 @@ fn forgetting_and_merging_need_features_that_stay() {
     }
     base.freeze_features().unwrap();
     let rows = many_columns(400, 7);
-    let mut whole = off(base.clone(), &rows);
+    let whole = off(base.clone(), &rows);
     let mut left = off(base.clone(), &rows[..150]);
     let right = off(base.shard().unwrap(), &rows[150..]);
     assert_eq!(right.count(), 250.0);

@@ -262,14 +262,14 @@ fn every_kind_of_damage_has_its_message_and_the_old_file_stays() {
 /// posterior comes from the statistics.
 #[test]
 fn a_posterior_in_other_coordinates_is_computed_anew() {
-    let mut model = process(None);
+    let model = process(None);
     let mut bytes = persist::to_bytes(&model).unwrap();
     // Flip the sign of the mean's coordinates, as another eigensolver might.
     let at = bytes.windows(5).position(|w| w == b"\xa4mean").unwrap() + 5 + 3;
     let rank = model.rank();
     (0..rank).for_each(|i| bytes[at + 8 * i + 7] ^= 0x80);
     let bytes = checksummed(&bytes[56..], "process");
-    let mut copy: Wiski = persist::from_bytes(&bytes).unwrap();
+    let copy: Wiski = persist::from_bytes(&bytes).unwrap();
     for (x, _) in rows(20, 13) {
         let (a, b) = (copy.predict(&x).unwrap(), model.predict(&x).unwrap());
         assert!((a.mean - b.mean).abs() < 1e-9 && (a.variance - b.variance).abs() < 1e-9, "{a:?} {b:?}");

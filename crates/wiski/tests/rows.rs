@@ -27,7 +27,7 @@ fn hypothetical_rows_are_those_that_are_learned() {
     let settings = Settings { schedule: Schedule::Off, ..Settings::default() };
     let (mut model, x, y) = fitted(2, settings);
     let before = model.predict(&x[..2]).unwrap();
-    let mut new = model.conditioned(&x[..40], &y[20..40], None).unwrap();
+    let new = model.conditioned(&x[..40], &y[20..40], None).unwrap();
     assert_eq!(model.predict(&x[..2]).unwrap(), before);
     assert_eq!((model.count(), new.count()), (300.0, 320.0));
     model.observe_batch(&x[..40], &y[20..40]).unwrap();
@@ -54,7 +54,7 @@ fn joint_predictions_of_rows_have_the_right_gradients() {
     for (columns, features, kinds) in maps {
         let name = format!("{features:?}");
         let settings = Settings { features, columns: kinds, rank_budget: 128, ..Settings::default() };
-        let (mut model, x, _) = fitted(columns, settings);
+        let (model, x, _) = fitted(columns, settings);
         let surface = model.surface().unwrap().unwrap();
         let q = 3;
         let points = x[..q * columns].to_vec();
@@ -122,7 +122,7 @@ fn a_model_from_statistics_is_the_model_of_the_rows() {
                 model.observe(x, y).unwrap();
             }
         }
-        let mut from_stats = OnlineRegressor::from_stats(stats, settings).unwrap();
+        let from_stats = OnlineRegressor::from_stats(stats, settings).unwrap();
         assert_eq!(from_stats.count(), 300.0);
         for i in 0..50 {
             let row = &x[2 * i..2 * i + 2];

@@ -59,12 +59,13 @@ impl Encoder {
     }
 
     /// The features of the rows, row after row.
-    pub fn features(&mut self, rows: &[f64]) -> Result<Vec<f64>> {
+    pub fn features(&self, rows: &[f64]) -> Result<Vec<f64>> {
         let (d, k) = (self.map.input_dim(), self.map.output_dim());
-        let view = self.map.prepare(&self.moments, &mut self.work)?;
+        let (mut work, mut tape) = (Normaliser::default(), Tape::new());
+        let view = self.map.prepare(&self.moments, &mut work)?;
         let mut h = vec![0.0; rows.len() / d * k];
         for (x, h) in rows.chunks_exact(d).zip(h.chunks_exact_mut(k)) {
-            view.forward(x, h, &mut self.tape)?;
+            view.forward(x, h, &mut tape)?;
         }
         Ok(h)
     }

@@ -11,12 +11,14 @@
 
 use faer::{Mat, MatRef};
 use std::f64::consts::TAU;
+use std::sync::OnceLock;
 use wiski::learn::{Adam, Bounds, LbfgsB, Objective};
 use wiski::{OnlineGp, Outcome, Prediction, Result};
 
 use super::descent::{Descent, Training};
 use super::encoder::Encoder;
 use super::hyper::{Hyper, Priors};
+use super::kept;
 use wiski::exact::KernelPosterior;
 use wiski::exact::Slots;
 use wiski::exact::dense::{
@@ -37,8 +39,8 @@ pub struct ExactGp {
     h: Vec<f64>,
     /// The number of rows that the map's moments contain.
     encoded: usize,
-    factor: Option<Growing>,
-    alpha: Option<Vec<f64>>,
+    factor: OnceLock<Growing>,
+    alpha: OnceLock<Vec<f64>>,
     last_step: usize,
 }
 
@@ -55,8 +57,8 @@ impl ExactGp {
             noise: Vec::new(),
             h: Vec::new(),
             encoded: 0,
-            factor: None,
-            alpha: None,
+            factor: OnceLock::new(),
+            alpha: OnceLock::new(),
             last_step: 0,
         }
     }
@@ -113,7 +115,7 @@ impl ExactGp {
         if let Some(&noise) = values.get(count) {
             self.hyper.noise = noise;
         }
-        (self.factor, self.alpha) = (None, None);
+        (self.factor, self.alpha) = Default::default();
         Ok(())
     }
 
@@ -124,11 +126,11 @@ impl ExactGp {
     pub fn set_targets(&mut self, y: &[f64]) {
         assert_eq!(y.len(), self.y.len(), "one target for each row");
         self.y.copy_from_slice(y);
-        self.alpha = None;
+        self.alpha.take();
     }
 
     /// The posterior for joint predictions at features.
-    pub fn surrogate(&mut self) -> Result<KernelPosterior> {
+    pub fn surrogate(&self) -> Result<KernelPosterior> {
         let weights = self.weights()?.to_vec();
         let mut change = inverse_of_cholesky(self.factor()?.factor());
         for j in 0..change.ncols() {
@@ -144,7 +146,7 @@ impl ExactGp {
         self.encoder.observe(&self.rows[self.encoded * d..])?;
         self.encoded = self.y.len();
         self.h = self.encoder.features(&self.rows)?;
-        (self.factor, self.alpha) = (None, None);
+        (self.factor, self.alpha) = Default::default();
         Ok(())
     }
 
@@ -156,21 +158,13 @@ impl ExactGp {
         k
     }
 
-    fn factor(&mut self) -> Result<&Growing> {
-        if self.factor.is_none() {
-            self.factor = Some(Growing::new(self.covariance())?);
-        }
-        Ok(self.factor.as_ref().expect("just computed"))
+    fn factor(&self) -> Result<&Growing> {
+        kept(&self.factor, || Growing::new(self.covariance()))
     }
 
     /// α for the present rows.
-    fn weights(&mut self) -> Result<&[f64]> {
-        if self.alpha.is_none() {
-            self.factor()?;
-            let factor = self.factor.as_ref().expect("just computed");
-            self.alpha = Some(solve_cholesky(factor.factor(), &self.y));
-        }
-        Ok(self.alpha.as_deref().expect("just computed"))
+    fn weights(&self) -> Result<&[f64]> {
+        kept(&self.alpha, || Ok(solve_cholesky(self.factor()?.factor(), &self.y))).map(Vec::as_slice)
     }
 }
 
@@ -193,9 +187,7 @@ impl Descent for ExactGp {
     /// −log p(y)/n.
     fn evaluate(&mut self, gradient: &mut [f64]) -> Result<f64> {
         let value = -self.log_evidence()? / self.y.len() as f64;
-        let (factor, alpha) = (self.factor.as_ref(), self.alpha.as_deref());
-        let (factor, alpha) =
-            (factor.expect("comes with the evidence"), alpha.expect("comes with the evidence"));
+        let (factor, alpha) = (self.factor()?, self.weights()?);
         let slopes = Slopes::new(&self.hyper, &self.h, &self.noise, factor.factor(), alpha);
         let (theta, phi) = gradient.split_at_mut(self.hyper.dim());
         self.hyper.chain(&slopes.kernel, slopes.noise, theta)?;
@@ -221,9 +213,7 @@ impl Objective for Refit<'_> {
         let n = self.model.y.len() as f64;
         let mut value = -self.model.log_evidence()? / n;
         let model = &*self.model;
-        let (factor, alpha) = (model.factor.as_ref(), model.alpha.as_deref());
-        let (factor, alpha) =
-            (factor.expect("comes with the evidence"), alpha.expect("comes with the evidence"));
+        let (factor, alpha) = (model.factor()?, model.weights()?);
         let slopes = Slopes::new(&model.hyper, &model.h, &model.noise, factor.factor(), alpha);
         let natural = slopes.kernel.iter().copied().chain([slopes.noise]);
         let priors = self.priors.of(&model.hyper);
@@ -280,19 +270,18 @@ impl OnlineGp for ExactGp {
         self.y.len() as f64
     }
 
-    fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
+    fn predict(&self, x: &[f64]) -> Result<Prediction> {
         let (mut mean, mut variance) = ([0.0], [0.0]);
         self.predict_batch(x, &mut mean, &mut variance)?;
         Ok(Prediction { mean: mean[0], variance: variance[0], noise: self.hyper.noise })
     }
 
-    fn predict_batch(&mut self, x: &[f64], mean: &mut [f64], variance: &mut [f64]) -> Result<()> {
+    fn predict_batch(&self, x: &[f64], mean: &mut [f64], variance: &mut [f64]) -> Result<()> {
         if self.y.is_empty() {
             mean.fill(0.0);
             variance.fill(self.hyper.kernel.variance());
             return Ok(());
         }
-        self.weights()?;
         let h = self.encoder.features(x)?;
         let mut k = self.hyper.kernel.matrix(&self.h, &h);
         mean.copy_from_slice(&apply_transposed(k.as_ref(), self.weights()?));
@@ -311,7 +300,7 @@ impl OnlineGp for ExactGp {
             self.encoded = 1;
         }
         let h = self.encoder.features(x)?;
-        if let Some(factor) = self.factor.as_mut() {
+        if let Some(factor) = self.factor.get_mut() {
             let k = self.hyper.kernel.matrix(&self.h, &h);
             factor.push(k.col_as_slice(0), self.hyper.kernel.variance() + self.hyper.noise * noise)?;
         }
@@ -319,7 +308,7 @@ impl OnlineGp for ExactGp {
         self.h.extend_from_slice(&h);
         self.y.push(y);
         self.noise.push(noise);
-        self.alpha = None;
+        self.alpha.take();
         if self.training.is_due(self.y.len(), self.last_step) {
             self.encode()?;
             let mut adam = match self.adam.take() {
@@ -335,8 +324,7 @@ impl OnlineGp for ExactGp {
 
     fn log_evidence(&mut self) -> Result<f64> {
         let n = self.y.len() as f64;
-        self.weights()?;
-        let factor = self.factor.as_ref().expect("comes with the weights");
+        let factor = self.factor()?;
         let white = solve_vector(factor.factor(), &self.y);
         Ok(-0.5 * (dot(&white, &white) + log_det(factor.factor()) + n * TAU.ln()))
     }

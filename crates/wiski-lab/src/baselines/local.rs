@@ -14,6 +14,7 @@
 //! another projection would deal every row anew.
 
 use faer::Mat;
+use std::sync::OnceLock;
 use wiski::kernel::Family;
 use wiski::learn::Adam;
 use wiski::{Error, OnlineGp, Outcome, Prediction, Result};
@@ -22,6 +23,7 @@ use super::descent::Training;
 use super::encoder::Encoder;
 use super::exact::{ExactGp, Slopes};
 use super::hyper::Hyper;
+use super::kept;
 use wiski::exact::dense::{Growing, dot, log_det, solve_cholesky, solve_vector};
 
 /// A mixture of small exact Gaussian processes.
@@ -46,21 +48,20 @@ struct Local {
     y: Vec<f64>,
     noise: Vec<f64>,
     /// The Cholesky factor and α, void after a change of rows or hyperparameters.
-    solved: Option<(Growing, Vec<f64>)>,
+    solved: OnceLock<(Growing, Vec<f64>)>,
 }
 
 impl Local {
-    fn solve(&mut self, hyper: &Hyper) -> Result<&(Growing, Vec<f64>)> {
-        if self.solved.is_none() {
+    fn solve(&self, hyper: &Hyper) -> Result<&(Growing, Vec<f64>)> {
+        kept(&self.solved, || {
             let mut k: Mat<f64> = hyper.kernel.gram(&self.h);
             for (i, d) in self.noise.iter().enumerate() {
                 k[(i, i)] += hyper.noise * d;
             }
             let factor = Growing::new(k)?;
             let alpha = solve_cholesky(factor.factor(), &self.y);
-            self.solved = Some((factor, alpha));
-        }
-        Ok(self.solved.as_ref().expect("just computed"))
+            Ok((factor, alpha))
+        })
     }
 
     fn insert(&mut self, h: &[f64], y: f64, noise: f64, most: usize) {
@@ -74,10 +75,10 @@ impl Local {
         self.noise.push(noise);
         let n = self.y.len() as f64;
         self.centre = (0..h.len()).map(|k| self.h.iter().skip(k).step_by(h.len()).sum::<f64>() / n).collect();
-        self.solved = None;
+        self.solved.take();
     }
 
-    fn predict(&mut self, hyper: &Hyper, h: &[f64]) -> Result<(f64, f64)> {
+    fn predict(&self, hyper: &Hyper, h: &[f64]) -> Result<(f64, f64)> {
         let k = hyper.kernel.matrix(&self.h, h);
         let (factor, alpha) = self.solve(hyper)?;
         let white = solve_vector(factor.factor(), k.col_as_slice(0));
@@ -156,12 +157,12 @@ impl OnlineGp for LocalGps {
         self.count as f64
     }
 
-    fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
+    fn predict(&self, x: &[f64]) -> Result<Prediction> {
         let h = self.encoder.features(x)?;
         let logs = self.log_weights(&h);
         let largest = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mut sums = [0.0; 3];
-        for (model, log) in self.models.iter_mut().zip(logs) {
+        for (model, log) in self.models.iter().zip(logs) {
             let w = (log - largest).exp();
             // A model of weight 10⁻⁶ does not show in the result.
             if w > 1e-6 {
@@ -183,9 +184,8 @@ impl OnlineGp for LocalGps {
         let h = self.encoder.features(x)?;
         let at = self.deal(&h, y, noise);
         if self.training.spacing.is_finite() {
-            let model = &mut self.models[at];
-            model.solve(&self.hyper)?;
-            let (factor, alpha) = model.solved.as_ref().expect("just solved");
+            let model = &self.models[at];
+            let (factor, alpha) = model.solve(&self.hyper)?;
             let slopes = Slopes::new(&self.hyper, &model.h, &model.noise, factor.factor(), alpha);
             let mut gradient = vec![0.0; self.hyper.dim()];
             self.hyper.chain(&slopes.kernel, slopes.noise, &mut gradient)?;
@@ -197,7 +197,7 @@ impl OnlineGp for LocalGps {
             adam.step(&mut raw, &gradient)?;
             self.adam = Some(adam);
             self.hyper.set_raw(&raw)?;
-            self.models.iter_mut().for_each(|m| m.solved = None);
+            self.models.iter_mut().for_each(|m| m.solved = OnceLock::new());
         }
         Ok(Outcome::Learned)
     }
@@ -205,9 +205,8 @@ impl OnlineGp for LocalGps {
     /// The sum over the local models, as if they were independent.
     fn log_evidence(&mut self) -> Result<f64> {
         let mut sum = 0.0;
-        for model in &mut self.models {
-            model.solve(&self.hyper)?;
-            let (factor, alpha) = model.solved.as_ref().expect("just solved");
+        for model in &self.models {
+            let (factor, alpha) = model.solve(&self.hyper)?;
             let n = model.y.len() as f64;
             sum -= 0.5 * (dot(&model.y, alpha) + log_det(factor.factor()) + n * std::f64::consts::TAU.ln());
         }
@@ -245,7 +244,7 @@ mod tests {
 
     #[test]
     fn many_models_cover_the_rows_and_predict_nearly_as_well() {
-        let (mut many, mut exact) = local(100, 0.8, 400);
+        let (many, exact) = local(100, 0.8, 400);
         assert!(many.models() > 4 && many.count() == 400.0);
         let (mut error, mut reference) = (0.0, 0.0);
         for i in 0..100 {

@@ -27,6 +27,8 @@ pub mod svgp;
 #[cfg(test)]
 mod testing;
 
+use std::sync::OnceLock;
+
 pub use descent::{Rates, Training};
 pub use encoder::Encoder;
 pub use exact::ExactGp;
@@ -37,3 +39,13 @@ pub use sgpr::StreamingSgpr;
 pub use ski::{BatchSki, SkiIterations};
 pub use svgp::{Likelihood, StreamingSvgp, SvgpOptions};
 pub use wiski::exact::{Covariance, KernelPosterior};
+
+/// What a cell holds, computed when it is first asked for: how models whose posterior follows from their rows predict
+/// without being changed.
+pub(crate) fn kept<T>(cell: &OnceLock<T>, compute: impl FnOnce() -> wiski::Result<T>) -> wiski::Result<&T> {
+    if let Some(value) = cell.get() {
+        return Ok(value);
+    }
+    let value = compute()?;
+    Ok(cell.get_or_init(|| value))
+}

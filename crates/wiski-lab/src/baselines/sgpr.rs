@@ -255,13 +255,13 @@ impl OnlineGp for StreamingSgpr {
         self.count as f64
     }
 
-    fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
+    fn predict(&self, x: &[f64]) -> Result<Prediction> {
         let (mut mean, mut variance) = ([0.0], [0.0]);
         self.predict_batch(x, &mut mean, &mut variance)?;
         Ok(Prediction { mean: mean[0], variance: variance[0], noise: self.hyper.noise })
     }
 
-    fn predict_batch(&mut self, x: &[f64], mean: &mut [f64], variance: &mut [f64]) -> Result<()> {
+    fn predict_batch(&self, x: &[f64], mean: &mut [f64], variance: &mut [f64]) -> Result<()> {
         let prior = self.hyper.kernel.variance();
         let Some(q) = &self.q else {
             mean.fill(0.0);
@@ -373,8 +373,8 @@ mod tests {
             }
             (model, total)
         };
-        let (mut stream, sum) = fixed(&[0..7, 7..30, 30..31, 31..60]);
-        let (mut batch, whole) = fixed(std::slice::from_ref(&(0..60)));
+        let (stream, sum) = fixed(&[0..7, 7..30, 30..31, 31..60]);
+        let (batch, whole) = fixed(std::slice::from_ref(&(0..60)));
         // Between batches K_aa and K_aa + εI differ, hence the tolerance.
         assert!((sum - whole).abs() < 1e-3, "{sum} {whole}");
         for point in [[0.1, 0.4], [-0.8, 0.3]] {

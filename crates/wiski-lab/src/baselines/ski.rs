@@ -13,6 +13,7 @@ use faer::{Mat, MatRef};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::f64::consts::TAU;
+use std::sync::OnceLock;
 use wiski::grid::Grid;
 use wiski::learn::Adam;
 use wiski::structure::{Kronecker, Symmetric, Toeplitz};
@@ -21,6 +22,7 @@ use wiski::{Error, OnlineGp, Outcome, Prediction, Result};
 use super::descent::{Descent, Training};
 use super::encoder::Encoder;
 use super::hyper::Hyper;
+use super::kept;
 use super::pcg::conjugate_gradients;
 use wiski::exact::Covariance;
 use wiski::exact::dense::{cholesky, dot, log_det, solve_lower};
@@ -121,7 +123,7 @@ pub struct BatchSki {
     /// Random signs, one column a probe.
     signs: Mat<f64>,
     rng: Xoshiro256PlusPlus,
-    caches: Option<Caches>,
+    caches: OnceLock<Caches>,
     last_step: usize,
 }
 
@@ -155,7 +157,7 @@ impl BatchSki {
             w: Vec::new(),
             signs: Mat::zeros(0, iterations.probes),
             rng: Xoshiro256PlusPlus::seed_from_u64(23),
-            caches: None,
+            caches: OnceLock::new(),
             last_step: 0,
         }
     }
@@ -176,7 +178,7 @@ impl BatchSki {
         self.noise.extend_from_slice(noise);
         let (columns, rng) = (self.signs.ncols(), &mut self.rng);
         self.signs.resize_with(self.y.len(), columns, |_, _| if rng.random() { 1.0 } else { -1.0 });
-        self.caches = None;
+        self.caches.take();
     }
 
     fn encode(&mut self) -> Result<()> {
@@ -188,7 +190,7 @@ impl BatchSki {
             .chunks_exact(self.encoder.output_dim())
             .map(|h| Row::locate(&self.grid, h))
             .collect::<Result<_>>()?;
-        self.caches = None;
+        self.caches.take();
         Ok(())
     }
 
@@ -271,8 +273,8 @@ impl BatchSki {
         (q, t)
     }
 
-    fn caches(&mut self) -> Result<&Caches> {
-        if self.caches.is_none() {
+    fn caches(&self) -> Result<&Caches> {
+        kept(&self.caches, || {
             let operator = self.operator(None);
             let y = Mat::from_fn(self.y.len(), 1, |i, _| self.y[i]);
             let alpha = self.solve(&operator, &y)?;
@@ -282,9 +284,8 @@ impl BatchSki {
             // S = K_UU WᵀQ R⁻ᵀ, computed as (R⁻¹(K_UU WᵀQ)ᵀ)ᵀ and kept transposed.
             let mut covariance = on_grid.transpose().to_owned();
             solve_lower(cholesky(t)?.as_ref(), covariance.as_mut());
-            self.caches = Some(Caches { mean, covariance });
-        }
-        Ok(self.caches.as_ref().expect("just computed"))
+            Ok(Caches { mean, covariance })
+        })
     }
 }
 
@@ -390,11 +391,10 @@ impl OnlineGp for BatchSki {
         self.y.len() as f64
     }
 
-    fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
+    fn predict(&self, x: &[f64]) -> Result<Prediction> {
         let h = self.encoder.features(x)?;
         let row = Row::locate(&self.grid, &h)?;
-        self.caches()?;
-        let caches = self.caches.as_ref().expect("just computed");
+        let caches = self.caches()?;
         let mean = row.gather(&self.grid, None, &caches.mean);
         let mut reduced = vec![0.0; caches.covariance.nrows()];
         row.each(&self.grid, None, |at, w| {

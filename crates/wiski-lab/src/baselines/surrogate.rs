@@ -7,7 +7,7 @@ use crate::baselines::{
 use wiski::OnlineGp;
 use wiski::decide::{Acquisition, BaseSamples, Standing};
 use wiski::kernel::Family;
-use wiski::posterior::Joint;
+use wiski::posterior::{Joint, Surrogate};
 
 fn close(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9 * (1.0 + a.abs())
@@ -38,7 +38,7 @@ fn models() -> [(KernelPosterior, Box<dyn OnlineGp>); 3] {
 
 #[test]
 fn single_points_are_predicted_as_by_the_model_itself() {
-    for (surrogate, mut model) in models() {
+    for (surrogate, model) in models() {
         let points = [0.1, -0.3, 0.7, 0.9, -0.8, 0.2];
         let mut joint = Joint::default();
         surrogate.predict(&points, &mut joint).unwrap();

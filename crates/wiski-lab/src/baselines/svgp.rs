@@ -169,7 +169,7 @@ impl StreamingSvgp {
     }
 
     /// p(y = 1) at many points: Φ(mean/√(1 + variance)).
-    pub fn probabilities(&mut self, x: &[f64]) -> Result<Vec<f64>> {
+    pub fn probabilities(&self, x: &[f64]) -> Result<Vec<f64>> {
         let n = x.len() / self.encoder.input_dim();
         let (mut mean, mut variance) = (vec![0.0; n], vec![0.0; n]);
         self.predict_batch(x, &mut mean, &mut variance)?;
@@ -394,13 +394,13 @@ impl OnlineGp for StreamingSvgp {
         self.count as f64
     }
 
-    fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
+    fn predict(&self, x: &[f64]) -> Result<Prediction> {
         let (mut mean, mut variance) = ([0.0], [0.0]);
         self.predict_batch(x, &mut mean, &mut variance)?;
         Ok(Prediction { mean: mean[0], variance: variance[0], noise: self.hyper.noise })
     }
 
-    fn predict_batch(&mut self, x: &[f64], mean: &mut [f64], variance: &mut [f64]) -> Result<()> {
+    fn predict_batch(&self, x: &[f64], mean: &mut [f64], variance: &mut [f64]) -> Result<()> {
         let h = self.encoder.features(x)?;
         let basis = Basis::new(&self.hyper.kernel, &self.z, self.options.jitter)?;
         let mut phi = self.hyper.kernel.matrix(&self.z, &h);

@@ -86,7 +86,7 @@ impl<P: OnlineGp> DirichletPair<P> {
         kernel.set_parameters(&parameters)?;
         let process = |class: f64| {
             let targets = rows.y.iter().map(|&label| likelihood.target(label == class));
-            let (y, noise): (Vec<f64>, Vec<f64>) = targets.map(|t| (t.target, t.noise)).unzip();
+            let (y, noise): (Vec<f64>, Vec<f64>) = targets.map(|t| (t.value, t.noise)).unzip();
             start(kernel.clone(), &y, &noise)
         };
         Ok(Self { processes: [process(0.0)?, process(1.0)?], likelihood, softmax: Softmax::new(2) })
@@ -97,7 +97,7 @@ impl<P: OnlineGp> Binary for DirichletPair<P> {
     fn observe(&mut self, x: &[f64], label: f64) -> Result<()> {
         for (class, process) in self.processes.iter_mut().enumerate() {
             let target = self.likelihood.target(label == class as f64);
-            process.observe_noisy(x, target.target, target.noise)?;
+            process.observe_noisy(x, target.value, target.noise)?;
         }
         Ok(())
     }

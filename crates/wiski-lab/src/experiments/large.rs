@@ -232,13 +232,13 @@ fn measure(
     let (mut last, mut count, mut iterations, mut evidence_error): (Option<KrylovPosterior>, _, _, _) =
         (None, 0, 0, 0.0_f64);
     let start = processor_seconds();
-    let (hyper, _) = space.refit_with(stats.count(), &first, &optimiser, |hyper| {
+    let refitted = space.refit_with(stats.count(), &first, &optimiser, |hyper, _, _: Option<()>| {
         bar.inc(1);
         count += 1;
         let (kernel, noise) = (&hyper.kernels[0], hyper.noise);
-        match engine {
-            Engine::Dense => Ok(Evidence::new(&stats, &hyper.kernels, noise, 1e-12)?.0),
-            Engine::Sparse => SparsePosterior::new(&stats, kernel, noise)?.evidence(&stats),
+        let evidence = match engine {
+            Engine::Dense => Evidence::new(&stats, &hyper.kernels, noise, 1e-12)?.0,
+            Engine::Sparse => SparsePosterior::new(&stats, kernel, noise)?.evidence(&stats)?,
             Engine::Krylov12 | Engine::Krylov32 => {
                 let posterior = match &last {
                     Some(last) => last.warm(&stats, kernel, noise)?,
@@ -248,10 +248,12 @@ fn measure(
                 iterations = iterations.max(convergence.iterations);
                 evidence_error = 0.5 * convergence.log_det_error / evidence.value.abs();
                 last = Some(posterior);
-                Ok(evidence)
+                evidence
             }
-        }
+        };
+        Ok((evidence, ()))
     })?;
+    let hyper = refitted.hyper;
     let evidence = (processor_seconds() - start) / count as f64;
     bar.finish_and_clear();
 

@@ -21,7 +21,7 @@ use crate::grid::Lattice;
 use crate::learn::Bounds;
 use crate::model::OnlineRegressor;
 use crate::pool::Pool;
-use crate::posterior::{Joint, Posterior, Surface};
+use crate::posterior::{Joint, Posterior, Surface, Surrogate};
 use crate::simd::{dot, dot_rows};
 use crate::stats::Stats;
 

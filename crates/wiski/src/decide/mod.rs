@@ -23,8 +23,8 @@ mod pairs;
 mod propose;
 mod region;
 mod space;
-mod surrogate;
 
+pub use crate::posterior::Surrogate;
 pub use acquisition::{Acquisition, Question};
 pub use active::{IntegratedVariance, choose_rows};
 pub use batch::BaseSamples;
@@ -34,4 +34,3 @@ pub use maximise::{Maximiser, Maximum};
 pub use optimizer::{Goal, Optimizer, OptimizerSettings, Outcome, Strategy, Trial};
 pub use propose::{Proposer, Standing};
 pub use space::{Dimension, MOST_DIMENSIONS, Scale, Space};
-pub use surrogate::Surrogate;

@@ -128,6 +128,7 @@ impl ExactProcess {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::posterior::Surrogate;
     use rand::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
 

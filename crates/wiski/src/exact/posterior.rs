@@ -19,7 +19,7 @@ use faer::Mat;
 use super::covariance::{Covariance, Slots};
 use super::dense::{apply, dot};
 use crate::error::{Result, length};
-use crate::posterior::Joint;
+use crate::posterior::{Joint, Surrogate};
 
 /// A Gaussian process as seen from a few points.
 #[derive(Debug, Clone)]
@@ -37,11 +37,6 @@ pub struct KernelPosterior {
 }
 
 impl KernelPosterior {
-    /// The number of coordinates of a point.
-    pub fn dim(&self) -> usize {
-        self.kernel.dim()
-    }
-
     fn gram_of(&self, x: &[f64], joint: &mut Joint) {
         let (d, q) = (self.kernel.dim(), joint.points());
         for i in 0..q {
@@ -120,15 +115,23 @@ impl KernelPosterior {
         }
         chosen
     }
+}
 
-    /// The latent mean at one point.
-    pub fn mean(&self, x: &[f64]) -> Result<f64> {
+impl Surrogate for KernelPosterior {
+    fn dim(&self) -> usize {
+        self.kernel.dim()
+    }
+
+    fn noise(&self) -> f64 {
+        self.noise
+    }
+
+    fn mean(&self, x: &[f64]) -> Result<f64> {
         let k = self.kernel.matrix(&self.places, x);
         Ok(dot(k.col_as_slice(0), &self.weights))
     }
 
-    /// The joint latent mean and covariance of points given row after row.
-    pub fn predict(&self, x: &[f64], out: &mut Joint) -> Result<()> {
+    fn predict(&self, x: &[f64], out: &mut Joint) -> Result<()> {
         let q = x.len() / self.dim();
         let k = self.kernel.matrix(&self.places, x);
         out.reset(q, self.weights.len());
@@ -151,9 +154,7 @@ impl KernelPosterior {
         Ok(())
     }
 
-    /// Adds to `gradient` the derivative in the points' coordinates of a function whose derivatives in the joint
-    /// mean and covariance (all q² entries) are given. `joint` is the prediction at `x`.
-    pub fn pull_back(
+    fn pull_back(
         &self,
         x: &[f64],
         joint: &Joint,

@@ -209,15 +209,17 @@ impl ExactProcess {
     /// Maximises evidence and priors from the present hyperparameters on.
     pub fn refit(&mut self, space: &HyperSpace, optimiser: &LbfgsB) -> Result<Minimum> {
         let (rows, mut kernel) = (&self.rows, self.kernel.clone());
-        let of = |hyper: &Hyperparameters| {
+        let of = |hyper: &Hyperparameters, _: Option<&Solved>, _: Option<Solved>| {
             kernel.set_parameters(&hyper.kernels[0].parameters())?;
             let solved = solved(&kernel, hyper.noise, rows)?;
-            Ok(evidence(&kernel, hyper.noise, rows, &solved))
+            Ok((evidence(&kernel, hyper.noise, rows, &solved), solved))
         };
         let start = self.hyperparameters()?;
-        let (hyper, minimum) = space.refit_with(rows.len() as f64, &start, optimiser, of)?;
-        self.set_hyperparameters(&hyper)?;
-        Ok(minimum)
+        let refitted = space.refit_with(rows.len() as f64, &start, optimiser, of)?;
+        self.kernel.set_parameters(&refitted.hyper.kernels[0].parameters())?;
+        (self.noise, self.solved, self.together) =
+            (refitted.hyper.noise, refitted.posterior, self.rows.len());
+        Ok(refitted.minimum)
     }
 }
 
@@ -270,6 +272,7 @@ fn evidence(kernel: &Covariance, noise: f64, rows: &Rows, solved: &Solved) -> Ev
 mod tests {
     use super::*;
     use crate::learn::Hyperprior;
+    use crate::posterior::Surrogate;
     use faer::Mat;
     use faer::linalg::solvers::Solve;
 

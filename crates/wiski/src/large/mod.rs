@@ -12,12 +12,10 @@
 //!   stencil; log det S by stochastic Lanczos quadrature. Memory O(m).
 //! * [`sparse`]: exact, for products of Matérn ½, whose precision K⁻¹ is sparse.
 //!
-//! [`Engine`] says which one a model uses; unless told otherwise, it is chosen by size and kernel.
+//! `Engine` (module `engine`) says which one a model uses; unless told otherwise, it is chosen by size and kernel.
 
-mod engine;
 pub mod krylov;
 pub mod sparse;
 
-pub use engine::{Engine, LargePosterior};
 pub use krylov::{Accuracy, Convergence, KrylovPosterior};
 pub use sparse::SparsePosterior;

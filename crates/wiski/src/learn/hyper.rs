@@ -245,24 +245,28 @@ impl HyperSpace {
         optimiser: &LbfgsB,
         pool: &mut Pool,
     ) -> Result<(Hyperparameters, Minimum)> {
-        self.refit_with(stats.count(), start, optimiser, |hyper| {
-            let (evidence, posterior) =
-                Evidence::with_pool(stats, &hyper.kernels, hyper.noise, tolerance, pool)?;
-            posterior.recycle(pool);
-            Ok(evidence)
-        })
+        let refitted =
+            self.refit_with(stats.count(), start, optimiser, |hyper, _, spare: Option<Posterior>| {
+                spare.into_iter().for_each(|posterior| posterior.recycle(pool));
+                Evidence::with_pool(stats, &hyper.kernels, hyper.noise, tolerance, pool)
+            })?;
+        refitted.posterior.recycle(pool);
+        Ok((refitted.hyper, refitted.minimum))
     }
 
-    /// As [`HyperSpace::refit`], with the evidence of `count` rows from any engine.
-    pub fn refit_with(
+    /// As [`HyperSpace::refit`], with the evidence of `count` rows from any engine, and the posterior that comes with
+    /// it. That of the best evaluation is kept for the end. `evidence` is called with hyperparameters, the
+    /// posterior of the best evaluation so far, from which an iteration can begin, and one that is no longer needed,
+    /// whose memory can be used again.
+    pub fn refit_with<P>(
         &self,
         count: f64,
         start: &Hyperparameters,
         optimiser: &LbfgsB,
-        evidence: impl FnMut(&Hyperparameters) -> Result<Evidence>,
-    ) -> Result<(Hyperparameters, Minimum)> {
+        evidence: impl FnMut(&Hyperparameters, Option<&P>, Option<P>) -> Result<(Evidence, P)>,
+    ) -> Result<Refitted<P>> {
         let (raw, bounds) = (self.to_raw(start)?, self.bounds()?);
-        let mut objective = Refit { space: self, count, like: start, evidence };
+        let mut objective = Refit { space: self, count, like: start, evidence, best: None, spare: None };
         let mut minimum = optimiser.minimize(&mut objective, &raw, &bounds)?;
         let found = self.to_hyperparameters(&minimum.x, start)?;
         if let Some(revived) = self.revived(&found)? {
@@ -271,7 +275,13 @@ impl HyperSpace {
                 minimum = second;
             }
         }
-        Ok((self.to_hyperparameters(&minimum.x, start)?, minimum))
+        let hyper = self.to_hyperparameters(&minimum.x, start)?;
+        let posterior = match objective.best.take() {
+            Some(best) if best.x == minimum.x => best.posterior,
+            // A search may end a rounding error above its best value.
+            best => (objective.evidence)(&hyper, best.as_ref().map(|b| &b.posterior), objective.spare)?.1,
+        };
+        Ok(Refitted { hyper, minimum, posterior })
     }
 
     /// Another start for hyperparameters that explain everything by noise. There the evidence is flat: its slopes are
@@ -308,22 +318,54 @@ impl HyperSpace {
     }
 }
 
-struct Refit<'a, E> {
+/// What a refit ends with.
+#[derive(Debug, Clone)]
+pub struct Refitted<P> {
+    /// The best hyperparameters.
+    pub hyper: Hyperparameters,
+    /// How the search went.
+    pub minimum: Minimum,
+    /// The posterior at these hyperparameters.
+    pub posterior: P,
+}
+
+struct Refit<'a, E, P> {
     space: &'a HyperSpace,
     count: f64,
     like: &'a Hyperparameters,
     evidence: E,
+    best: Option<Best<P>>,
+    /// A posterior that is no longer needed.
+    spare: Option<P>,
 }
 
-impl<E: FnMut(&Hyperparameters) -> Result<Evidence>> Objective for Refit<'_, E> {
+/// The best evaluation so far.
+struct Best<P> {
+    x: Vec<f64>,
+    value: f64,
+    posterior: P,
+}
+
+impl<P, E> Objective for Refit<'_, E, P>
+where
+    E: FnMut(&Hyperparameters, Option<&P>, Option<P>) -> Result<(Evidence, P)>,
+{
     fn dim(&self) -> usize {
         self.space.dim()
     }
 
     fn evaluate(&mut self, x: &[f64], gradient: &mut [f64]) -> Result<f64> {
         let hyper = self.space.to_hyperparameters(x, self.like)?;
-        let evidence = (self.evidence)(&hyper)?;
-        self.space.objective(self.count, &hyper, &evidence, gradient)
+        let before = self.best.as_ref().map(|best| &best.posterior);
+        let (evidence, posterior) = (self.evidence)(&hyper, before, self.spare.take())?;
+        let value = self.space.objective(self.count, &hyper, &evidence, gradient)?;
+        if self.best.as_ref().is_none_or(|best| value <= best.value) {
+            let best = self.best.replace(Best { x: x.to_vec(), value, posterior });
+            self.spare = best.map(|best| best.posterior);
+        } else {
+            self.spare = Some(posterior);
+        }
+        Ok(value)
     }
 }
 

@@ -1,9 +1,9 @@
 //! The configuration of a [`Wiski`] model, checked once.
 
+use crate::engine::Engine;
 use crate::error::{Error, Result, length, positive};
 use crate::grid::{Grid, Lattice};
 use crate::kernel::{Family, Kernel};
-use crate::large::Engine;
 use crate::model::Wiski;
 use crate::stats::Stats;
 use serde::{Deserialize, Serialize};

@@ -4,8 +4,8 @@
 use crate::error::{Error, Result, finite, length, positive};
 use crate::feature::{Column, FeatureMap, Linear, Moments, Normaliser, Scaling, Source, Tape};
 use crate::learn::Adam;
+use crate::pool::Scratch;
 use crate::saved::{Restore, restored_after_reading};
-use crate::scratch::Scratch;
 use serde::{Deserialize, Serialize};
 
 /// x → (x − shift)·factor, column by column, values beyond ±limit being pulled in to there.

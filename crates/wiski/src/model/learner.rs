@@ -252,12 +252,12 @@ impl Learner {
 
     /// What each process says about a row now.
     pub(crate) fn predict(&self, x: &[f64]) -> Result<Vec<Prediction>> {
-        self.encoder.with_coordinates(x, |h| self.processes.iter().map(|p| p.model.answer(h)).collect())?
+        self.encoder.with_coordinates(x, |h| self.processes.iter().map(|p| p.model.predict(h)).collect())?
     }
 
     /// What the first process says about a row now; no allocation.
     pub(crate) fn predict_first(&self, x: &[f64]) -> Result<Prediction> {
-        self.encoder.with_coordinates(x, |h| self.first().answer(h))?
+        self.encoder.with_coordinates(x, |h| self.first().predict(h))?
     }
 
     /// Rejects a row that the grids neither cover nor may grow to. All processes live on the same grids.
@@ -323,7 +323,7 @@ impl Learner {
         self.predictions.clear();
         self.downhill.clear();
         self.downhill.resize(h.len(), 0.0);
-        for (process, t) in self.processes.iter_mut().zip(row.each) {
+        for (process, t) in self.processes.iter().zip(row.each) {
             if self.encoder.is_learning() {
                 process.model.predict_gradient_into(h, &mut self.gradient)?;
                 self.gradient.prediction.noise *= t.noise;
@@ -331,7 +331,7 @@ impl Learner {
                 self.downhill.iter_mut().zip(slopes).for_each(|(d, g)| *d -= g);
                 self.predictions.push(self.gradient.prediction);
             } else {
-                let p = process.model.answer(h)?;
+                let p = process.model.predict(h)?;
                 self.predictions.push(Prediction { noise: p.noise * t.noise, ..p });
             }
         }

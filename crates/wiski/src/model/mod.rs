@@ -1,6 +1,5 @@
 //! Models: the interface that every online Gaussian process shares, and [`Wiski`], the one on a grid.
 
-mod belief;
 mod builder;
 mod classifier;
 mod defaults;
@@ -47,8 +46,7 @@ pub enum Outcome {
 
 /// A Gaussian process that learns one observation at a time.
 ///
-/// Predictions take `&mut self` because an implementation may use buffers or extend itself; to predict from
-/// several threads, share what the implementation offers for that (for example [`Wiski::predictor`]).
+/// Predicting never changes a model.
 pub trait OnlineGp {
     /// The number of input columns.
     fn input_dim(&self) -> usize;
@@ -57,7 +55,7 @@ pub trait OnlineGp {
     fn count(&self) -> f64;
 
     /// What the model says about the point `x` now.
-    fn predict(&mut self, x: &[f64]) -> Result<Prediction>;
+    fn predict(&self, x: &[f64]) -> Result<Prediction>;
 
     /// Learns an observation whose noise variance is `noise` times the model's σ².
     fn observe_noisy(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Outcome>;
@@ -90,7 +88,7 @@ pub trait OnlineGp {
     }
 
     /// Means and latent variances of many points, given row after row.
-    fn predict_batch(&mut self, x: &[f64], mean: &mut [f64], variance: &mut [f64]) -> Result<()> {
+    fn predict_batch(&self, x: &[f64], mean: &mut [f64], variance: &mut [f64]) -> Result<()> {
         length("x", mean.len() * self.input_dim(), x.len())?;
         length("variance", mean.len(), variance.len())?;
         for (row, point) in x.chunks_exact(self.input_dim()).enumerate() {

@@ -1,9 +1,9 @@
 //! What a user may choose about an online model of raw rows; every choice has a default.
 
+use crate::engine::Engine;
 use crate::error::{Error, Result, length};
 use crate::feature::Column;
 use crate::kernel::{Kernel, MAX_DIM};
-use crate::large::Engine;
 use crate::learn::{Hyperparameters, Hyperprior, Start, WarmUpTraining};
 use crate::model::{DriftDetector, OffGrid};
 use serde::{Deserialize, Serialize};

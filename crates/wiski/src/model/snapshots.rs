@@ -4,7 +4,7 @@
 use super::encoder::FixedEncoder;
 use super::targets::TargetScale;
 use crate::error::{Result, length};
-use crate::posterior::{FunctionSample, Joint, Prediction, Predictor, Surface};
+use crate::posterior::{FunctionSample, Joint, Prediction, Predictor, Surface, Surrogate};
 
 /// An immutable model for predictions from any thread.
 #[derive(Debug, Clone)]

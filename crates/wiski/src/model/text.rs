@@ -5,10 +5,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::OffGrid;
 use super::settings::{Features, Schedule};
 use crate::error::{Error, Result};
 
-fn refuse<T>(field: &str, reason: String) -> Result<T> {
+fn reject<T>(field: &str, reason: String) -> Result<T> {
     Err(Error::Config { field: field.into(), reason })
 }
 
@@ -20,7 +21,7 @@ impl FromStr for Features {
     fn from_str(text: &str) -> Result<Self> {
         let number = |part: &str| match part.trim().parse::<usize>() {
             Ok(n) if n > 0 => Ok(n),
-            _ => refuse("features", format!("'{part}' in '{text}' is not a number of features or a width")),
+            _ => reject("features", format!("'{part}' in '{text}' is not a number of features or a width")),
         };
         let numbers = |part: &str| part.split(',').map(number).collect::<Result<Vec<_>>>();
         let parts: Vec<&str> = text.split(':').collect();
@@ -36,7 +37,7 @@ impl FromStr for Features {
             ["mlp", hidden, outputs] => Self::Mlp { hidden: numbers(hidden)?, outputs: number(outputs)? },
             _ => {
                 let known = "auto, identity, additive, additive:12, project:2 or mlp:64,64:2";
-                return refuse("features", format!("'{text}' is not {known}"));
+                return reject("features", format!("'{text}' is not {known}"));
             }
         })
     }
@@ -68,13 +69,13 @@ impl FromStr for Schedule {
         let number = |default: f64| match value.map(|v| v.trim().parse::<f64>()) {
             None => Ok(default),
             Some(Ok(v)) if v.is_finite() => Ok(v),
-            Some(_) => refuse("schedule", format!("'{text}' ends in something that is not a number")),
+            Some(_) => reject("schedule", format!("'{text}' ends in something that is not a number")),
         };
         match (name, value) {
             ("geometric", _) => Ok(Self::Geometric { ratio: number(1.1)? }),
             ("every-step", _) => Ok(Self::EveryStep { rate: number(0.005)? }),
             ("off", None) => Ok(Self::Off),
-            _ => refuse("schedule", format!("'{text}' is not geometric:1.1, every-step or off")),
+            _ => reject("schedule", format!("'{text}' is not geometric:1.1, every-step or off")),
         }
     }
 }
@@ -86,6 +87,30 @@ impl fmt::Display for Schedule {
             Self::EveryStep { rate } => write!(f, "every-step:{rate}"),
             Self::Off => f.write_str("off"),
         }
+    }
+}
+
+impl FromStr for OffGrid {
+    type Err = Error;
+
+    /// `error`, `extend` or `prior`.
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "error" => Ok(Self::Error),
+            "extend" => Ok(Self::Extend),
+            "prior" => Ok(Self::Prior),
+            _ => reject("off_grid", format!("'{text}' is not error, extend or prior")),
+        }
+    }
+}
+
+impl fmt::Display for OffGrid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Extend => "extend",
+            Self::Prior => "prior",
+        })
     }
 }
 

@@ -1,17 +1,17 @@
 //! The online Gaussian process on a grid: statistics that data touches, a posterior computed from them.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::belief::Belief;
 use super::{OffGrid, OnlineGp, Outcome, WiskiBuilder};
+use crate::engine::{Given, GridPosterior};
 use crate::error::{Error, Result, finite, length, positive};
 use crate::evidence::Evidence;
 use crate::kernel::Kernel;
 use crate::learn::{HyperSpace, Hyperparameters, LbfgsB, Minimum};
-use crate::pool::Pool;
+use crate::pool::{Pool, Scratch};
 use crate::posterior::{
     FunctionSample, Posterior, Prediction, PredictionGradient, Predictor, SavedPosterior, Workspace,
 };
@@ -49,8 +49,18 @@ pub struct Wiski {
     settings: WiskiBuilder,
     kernels: Vec<Kernel>,
     stats: Stats,
-    belief: Belief,
+    posterior: Box<dyn GridPosterior>,
+    /// Rows that the statistics have and the posterior has not.
+    behind: usize,
+    /// Whether the posterior's prior is still that of kernels before.
+    kernels_changed: bool,
+    /// The posterior that has them, where somebody asked for it. Learning does not look at it, so that a prediction
+    /// changes nothing.
+    caught_up: OnceLock<Result<Box<dyn GridPosterior>>>,
+    /// For learning: it remembers the last point.
     workspace: Workspace,
+    /// For predictions.
+    scratch: Scratch<Workspace>,
     pool: Pool,
     updates_since_check: usize,
     refactorizations: usize,
@@ -74,7 +84,7 @@ impl Serialize for Wiski {
             settings: Cow::Borrowed(&self.settings),
             kernels: Cow::Borrowed(&self.kernels),
             stats: Cow::Borrowed(&self.stats),
-            posterior: self.belief.dense().ok().map(Posterior::saved),
+            posterior: self.posterior.in_coordinates().ok().map(Posterior::saved),
             updates_since_check: self.updates_since_check,
             refactorizations: self.refactorizations,
         };
@@ -95,9 +105,12 @@ impl Wiski {
         positive("drift tolerance", settings.drift_tolerance, 0)?;
         let (kernels, stats) = (saved.kernels.into_owned(), saved.stats.into_owned());
         let (mut workspace, mut pool) = (Workspace::default(), Pool::default());
-        let belief = match saved.posterior {
+        let posterior: Box<dyn GridPosterior> = match saved.posterior {
             // A large posterior is a function of statistics and hyperparameters.
-            None => Belief::new(&settings, &stats, &kernels, settings.noise, None, &mut pool)?,
+            None => {
+                let given = given(&settings, &stats, &kernels, settings.noise);
+                settings.engine.posterior(&given, None, &mut pool)?
+            }
             Some(saved) => {
                 let prior = Arc::new(Prior::new(stats.lattice(), &kernels, settings.rank_tolerance)?);
                 // Another processor may find other eigenvectors for the same prior (a sign is enough), and then
@@ -105,21 +118,18 @@ impl Wiski {
                 // agree, the posterior is computed from them.
                 let restored = Posterior::from_saved(saved, prior.clone()).ok();
                 let fits = |p: &Posterior| p.drift(&stats, &mut workspace).is_within(SAME_COORDINATES);
-                Belief::Dense(match restored.filter(fits) {
+                Box::new(match restored.filter(fits) {
                     Some(posterior) => posterior,
                     None => Posterior::new(prior, &stats, settings.noise)?,
                 })
             }
         };
         Ok(Self {
-            settings,
-            kernels,
-            stats,
-            belief,
-            workspace,
-            pool,
             updates_since_check: saved.updates_since_check,
             refactorizations: saved.refactorizations,
+            workspace,
+            pool,
+            ..Self::of_parts(settings, kernels, stats, posterior)
         })
     }
 
@@ -129,18 +139,31 @@ impl Wiski {
     }
 
     pub(super) fn assemble(settings: WiskiBuilder, kernels: Vec<Kernel>, stats: Stats) -> Result<Self> {
-        let mut pool = Pool::default();
-        let belief = Belief::new(&settings, &stats, &kernels, settings.noise, None, &mut pool)?;
-        Ok(Self {
+        let given = given(&settings, &stats, &kernels, settings.noise);
+        let posterior = settings.engine.posterior(&given, None, &mut Pool::default())?;
+        Ok(Self::of_parts(settings, kernels, stats, posterior))
+    }
+
+    fn of_parts(
+        settings: WiskiBuilder,
+        kernels: Vec<Kernel>,
+        stats: Stats,
+        posterior: Box<dyn GridPosterior>,
+    ) -> Self {
+        Self {
             settings,
             kernels,
             stats,
-            belief,
+            posterior,
+            behind: 0,
+            kernels_changed: false,
+            caught_up: OnceLock::new(),
             workspace: Workspace::default(),
-            pool,
+            scratch: Scratch::default(),
+            pool: Pool::default(),
             updates_since_check: 0,
             refactorizations: 0,
-        })
+        }
     }
 
     /// The sufficient statistics.
@@ -151,22 +174,19 @@ impl Wiski {
     /// The posterior at the present hyperparameters. Refused on a large grid, whose engine keeps none in p
     /// coordinates.
     pub fn posterior(&self) -> Result<&Posterior> {
-        self.belief.dense()
+        self.posterior.in_coordinates()
     }
 
     /// The engine in use: `dense`, `sparse` or `krylov`.
     pub fn engine(&self) -> &'static str {
-        match &self.belief {
-            Belief::Dense(_) => "dense",
-            Belief::Large(large) => large.posterior.name(),
-        }
+        self.posterior.name()
     }
 
     /// Brings the posterior up to date with everything learned. On small grids it always is; on large ones it
-    /// follows when the data have grown by a quarter, so what [`OnlineGp::step`] predicts may lag behind, or when
-    /// [`OnlineGp::predict`] asks.
+    /// follows when the data have grown by a quarter, so what [`OnlineGp::step`] predicts may lag behind.
+    /// [`OnlineGp::predict`] never does: it computes what is missing for itself, and the model stays as it is.
     pub fn settle(&mut self) -> Result<()> {
-        if self.belief.is_behind() { self.refactorize() } else { Ok(()) }
+        if self.behind > 0 { self.refactorize() } else { Ok(()) }
     }
 
     /// The kernels, one for each grid.
@@ -181,7 +201,7 @@ impl Wiski {
 
     /// The rank p of the posterior.
     pub fn rank(&self) -> usize {
-        self.belief.rank()
+        self.posterior.rank()
     }
 
     /// How often drift of the recursive updates caused a new factorization.
@@ -192,18 +212,15 @@ impl Wiski {
     /// An immutable image of the posterior for fast predictions from any thread; on a large grid, of the posterior
     /// as it last followed the data. An error only where an iterative engine does not converge.
     pub fn predictor(&self) -> Result<Predictor> {
-        match &self.belief {
-            Belief::Dense(posterior) => Ok(posterior.predictor()),
-            Belief::Large(large) => Ok((*large.image(&self.stats)?).clone()),
-        }
+        Ok(Arc::unwrap_or_clone(self.posterior.predictor(&self.stats)?))
     }
 
     /// Replaces kernels and noise variance. The data need not be seen again: O(p³), independent of n.
     pub fn set_hyperparameters(&mut self, kernels: &[Kernel], noise: f64) -> Result<()> {
         positive("noise", noise, 0)?;
-        let (before, pool) = (Some(&self.belief), &mut self.pool);
-        let belief = Belief::new(&self.settings, &self.stats, kernels, noise, before, pool)?;
-        self.replace_belief(belief);
+        let given = given(&self.settings, &self.stats, kernels, noise);
+        let posterior = self.settings.engine.posterior(&given, Some(&*self.posterior), &mut self.pool)?;
+        self.replace_posterior(posterior);
         self.kernels = kernels.to_vec();
         self.settings.noise = noise;
         Ok(())
@@ -211,8 +228,8 @@ impl Wiski {
 
     /// The log evidence and its gradient in every hyperparameter, at the present ones.
     pub fn evidence(&self) -> Result<Evidence> {
-        let hyper = self.hyperparameters();
-        Ok(self.belief.evidence_at(&self.settings, &self.stats, &hyper, &mut Pool::default())?.0)
+        let given = given(&self.settings, &self.stats, &self.kernels, self.noise());
+        Ok(self.settings.engine.evidence(&given, Some(&*self.posterior), &mut Pool::default())?.0)
     }
 
     /// Kernels and noise variance.
@@ -220,25 +237,26 @@ impl Wiski {
         Hyperparameters { kernels: self.kernels.clone(), noise: self.noise() }
     }
 
-    /// Refits the hyperparameters from the present ones on; the evidence never gets worse.
+    /// Refits the hyperparameters from the present ones on; the evidence never gets worse. The posterior is that of
+    /// the best evaluation, not computed again.
     pub fn refit(&mut self, space: &HyperSpace, optimiser: &LbfgsB) -> Result<Minimum> {
         let (start, stats, settings) = (self.hyperparameters(), &self.stats, &self.settings);
-        let (pool, belief) = (&mut self.pool, &self.belief);
-        // An iterative engine starts each evaluation where the last one ended.
-        let mut last: Option<Belief> = None;
-        let (hyper, minimum) = space.refit_with(stats.count(), &start, optimiser, |hyper| {
-            let before = last.as_ref().unwrap_or(belief);
-            let (evidence, after) = before.evidence_at(settings, stats, hyper, pool)?;
-            if let Some(done) = last.replace(after) {
-                done.recycle(pool);
-            }
-            Ok(evidence)
-        })?;
-        if let Some(done) = last {
-            done.recycle(pool);
-        }
-        self.set_hyperparameters(&hyper.kernels, hyper.noise)?;
-        Ok(minimum)
+        let (pool, posterior) = (&mut self.pool, &*self.posterior);
+        let refitted = space.refit_with(
+            stats.count(),
+            &start,
+            optimiser,
+            |hyper, best, spare: Option<Box<dyn GridPosterior>>| {
+                spare.into_iter().for_each(|posterior| posterior.recycle(pool));
+                let given = given(settings, stats, &hyper.kernels, hyper.noise);
+                // An iterative engine starts each evaluation where the best one ended.
+                settings.engine.evidence(&given, Some(best.map_or(posterior, |best| &**best)), pool)
+            },
+        )?;
+        self.replace_posterior(refitted.posterior);
+        self.kernels = refitted.hyper.kernels;
+        self.settings.noise = refitted.hyper.noise;
+        Ok(refitted.minimum)
     }
 
     /// Changes the unit of the targets to (y − shift)/scale, in statistics, hyperparameters and posterior.
@@ -254,6 +272,7 @@ impl Wiski {
     /// Learns into the statistics only; the posterior is stale until [`Wiski::evaluate`].
     pub(crate) fn absorb(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Outcome> {
         let learned = self.on_grid(x, |model| model.stats.observe(x, y, noise))?;
+        self.fall_behind();
         Ok(if learned.is_some() { Outcome::Learned } else { Outcome::OffGrid })
     }
 
@@ -261,15 +280,18 @@ impl Wiski {
     pub(crate) fn set_hyperparameters_later(&mut self, hyper: Hyperparameters) {
         self.settings.noise = hyper.noise;
         self.kernels = hyper.kernels;
+        self.kernels_changed = true;
+        self.fall_behind();
     }
 
     /// The learning objective and its gradient at the present hyperparameters; brings the posterior up to
     /// date on the way.
     pub(crate) fn evaluate(&mut self, space: &HyperSpace, gradient: &mut [f64]) -> Result<f64> {
         let hyper = self.hyperparameters();
-        let (evidence, belief) =
-            self.belief.evidence_at(&self.settings, &self.stats, &hyper, &mut self.pool)?;
-        self.replace_belief(belief);
+        let given = given(&self.settings, &self.stats, &hyper.kernels, hyper.noise);
+        let (evidence, posterior) =
+            self.settings.engine.evidence(&given, Some(&*self.posterior), &mut self.pool)?;
+        self.replace_posterior(posterior);
         space.objective(self.stats.count(), &hyper, &evidence, gradient)
     }
 
@@ -282,77 +304,70 @@ impl Wiski {
         })
     }
 
-    /// TEMPORARY
-    pub(crate) fn answer(&self, x: &[f64]) -> Result<Prediction> {
-        let p = self.with_current(|belief| match belief {
-            Belief::Dense(posterior) => posterior.predict(x, &mut Workspace::default()),
-            Belief::Large(large) => large.image(&self.stats)?.predict(x),
-        });
-        match p {
-            Err(Error::OutsideGrid { .. }) if self.settings.off_grid != OffGrid::Error => Ok(self.prior_prediction()),
-            p => p,
-        }
-    }
-
-    /// Mean and variance with their gradients in x.
-    pub fn predict_gradient(&mut self, x: &[f64]) -> Result<PredictionGradient> {
+    /// Mean and variance with their gradients in x. Off the grid, where the policy is not to refuse, they are those of
+    /// [`OnlineGp::predict`], whose gradient vanishes on grids that do not cover the point.
+    pub fn predict_gradient(&self, x: &[f64]) -> Result<PredictionGradient> {
         let mut gradient = PredictionGradient::default();
         self.predict_gradient_into(x, &mut gradient)?;
         Ok(gradient)
     }
 
     /// As [`Wiski::predict_gradient`], into a value whose memory is used again.
-    pub(crate) fn predict_gradient_into(&mut self, x: &[f64], out: &mut PredictionGradient) -> Result<()> {
-        match &self.belief {
-            Belief::Dense(posterior) => posterior.predict_gradient_into(x, &mut self.workspace, out),
-            Belief::Large(large) => {
-                *out = large.image(&self.stats)?.predict_gradient(x)?;
-                Ok(())
+    pub(crate) fn predict_gradient_into(&self, x: &[f64], out: &mut PredictionGradient) -> Result<()> {
+        let posterior = self.current()?;
+        self.scratch.with(|ws| match posterior.predict_gradient(&self.stats, x, ws, out) {
+            Err(Error::OutsideGrid { .. }) if self.settings.off_grid != OffGrid::Error => {
+                posterior.predict_beyond(&self.kernels, x, ws, out)
             }
-        }
+            result => result,
+        })
     }
 
     /// The joint latent mean (q) and covariance (q×q) of q points given row after row.
     pub fn joint(&self, x: &[f64]) -> Result<(Vec<f64>, Vec<f64>)> {
-        self.with_current(|belief| match belief {
-            Belief::Dense(posterior) => posterior.joint(x, &mut Workspace::default()),
-            Belief::Large(large) => large.posterior.joint(&self.stats, x),
-        })
+        self.current()?.joint(&self.stats, x)
     }
 
     /// What one block of an additive model says for itself; see [`Posterior::effect`].
     pub fn effect(&self, block: usize, x: &[f64]) -> Result<Vec<Prediction>> {
-        self.belief.dense()?.effect(&self.stats, block, x)
+        self.posterior()?.effect(&self.stats, block, x)
     }
 
     /// The share of each block in the explained variance; see [`Posterior::shares`].
     pub fn shares(&self) -> Vec<f64> {
-        match &self.belief {
-            Belief::Dense(posterior) => posterior.shares(&self.stats),
-            // One grid explains everything that is explained.
-            Belief::Large(_) => vec![1.0],
-        }
+        self.posterior.shares(&self.stats)
     }
 
     /// A whole function drawn exactly from the posterior.
     pub fn sample(&self, rng: &mut impl rand::Rng) -> Result<FunctionSample> {
-        self.with_current(|belief| match belief {
-            Belief::Dense(posterior) => posterior.sample_with(rng),
-            Belief::Large(large) => large.posterior.sample(&self.stats, rng),
-        })
+        self.current()?.sample(&self.stats, rng)
     }
 
-    /// Asks the posterior of everything learned; on a large grid that may have to be computed first.
-    fn with_current<T>(&self, f: impl FnOnce(&Belief) -> Result<T>) -> Result<T> {
-        if !self.belief.is_behind() {
-            return f(&self.belief);
+    /// The posterior of everything learned; on a large grid it may have to be computed first.
+    fn current(&self) -> Result<&dyn GridPosterior> {
+        if self.behind == 0 {
+            return Ok(&*self.posterior);
         }
-        f(&self.belief.of_stats(&self.settings, &self.stats, &self.kernels, &mut Pool::default())?)
+        let computed = self.caught_up.get_or_init(|| self.posterior_of(&self.stats, &mut Pool::default()));
+        computed.as_ref().map(|posterior| &**posterior).map_err(Error::clone)
+    }
+
+    /// The posterior of statistics at the present hyperparameters.
+    fn posterior_of(&self, stats: &Stats, pool: &mut Pool) -> Result<Box<dyn GridPosterior>> {
+        match self.posterior.in_coordinates() {
+            Ok(posterior) if posterior.lattice() == stats.lattice() && !self.kernels_changed => {
+                Ok(Box::new(Posterior::with_pool(posterior.prior().clone(), stats, self.noise(), pool)?))
+            }
+            _ => {
+                let given = given(&self.settings, stats, &self.kernels, self.noise());
+                self.settings.engine.posterior(&given, Some(&*self.posterior), pool)
+            }
+        }
     }
 
     /// The posterior as it would be after hypothetical observations; the model itself does not change.
-    pub fn fantasize(&mut self, x: &[f64], y: &[f64]) -> Result<Posterior> {
-        self.belief.dense()?.fantasize(x, y, &mut self.workspace)
+    pub fn fantasize(&self, x: &[f64], y: &[f64]) -> Result<Posterior> {
+        self.scratch.with(|ws| self.posterior()?.fantasize(x, y, ws))
     }
 
     /// Un-learns an observation exactly (up to rounding); `noise` as when it was learned, 1 for plain data.
@@ -360,9 +375,9 @@ impl Wiski {
     pub fn forget(&mut self, x: &[f64], y: f64, noise: f64) -> Result<()> {
         finite("y", y, 0)?;
         positive("noise", noise, 0)?;
-        let Belief::Dense(posterior) = &mut self.belief else {
+        let Ok(posterior) = self.posterior.in_coordinates_mut() else {
             self.stats.forget(x, y, noise)?;
-            return self.after_update();
+            return self.follow();
         };
         let before = posterior.predict(x, &mut self.workspace)?;
         let own_noise = self.settings.noise * noise;
@@ -371,7 +386,7 @@ impl Wiski {
         if is_exact(&self.stats) && before.variance < 0.999 * own_noise {
             self.stats.forget(x, y, noise)?;
             posterior.uncondition(x, y, noise, &mut self.workspace)?;
-            return self.after_update();
+            return self.check_drift();
         }
         if before.variance > 1.001 * own_noise {
             return Err(Error::NotLearned { variance: before.variance, noise: own_noise });
@@ -384,11 +399,7 @@ impl Wiski {
     /// Exponential forgetting: every observation so far counts `factor` times as much.
     pub fn decay(&mut self, factor: f64) -> Result<()> {
         self.stats.decay(factor)?;
-        match &self.belief {
-            Belief::Dense(_) => self.refactorize(),
-            // One more thing that the posterior of a large grid has to catch up with.
-            Belief::Large(_) => self.after_update(),
-        }
+        self.follow()
     }
 
     /// Learns everything another model has learned, exactly; hyperparameters stay this model's. Grids must
@@ -414,20 +425,27 @@ impl Wiski {
 
     /// Computes the posterior anew from the statistics.
     pub fn refactorize(&mut self) -> Result<()> {
-        let belief = self.belief.of_stats(&self.settings, &self.stats, &self.kernels, &mut self.pool)?;
-        self.replace_belief(belief);
+        let mut pool = std::mem::take(&mut self.pool);
+        let posterior = self.posterior_of(&self.stats, &mut pool);
+        self.pool = pool;
+        self.replace_posterior(posterior?);
         Ok(())
     }
 
-    fn replace_belief(&mut self, belief: Belief) {
-        std::mem::replace(&mut self.belief, belief).recycle(&mut self.pool);
+    fn replace_posterior(&mut self, posterior: Box<dyn GridPosterior>) {
+        std::mem::replace(&mut self.posterior, posterior).recycle(&mut self.pool);
+        self.behind = 0;
+        self.kernels_changed = false;
+        self.caught_up.take();
         self.updates_since_check = 0;
     }
 
     /// Takes new statistics, on possibly larger grids.
     pub(super) fn replace_stats(&mut self, stats: Stats) -> Result<()> {
-        let belief = self.belief.of_stats(&self.settings, &stats, &self.kernels, &mut self.pool)?;
-        self.replace_belief(belief);
+        let mut pool = std::mem::take(&mut self.pool);
+        let posterior = self.posterior_of(&stats, &mut pool);
+        self.pool = pool;
+        self.replace_posterior(posterior?);
         self.stats = stats;
         Ok(())
     }
@@ -462,44 +480,45 @@ impl Wiski {
 
     /// Conditions posterior and statistics on a point on the grid.
     fn learn(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Prediction> {
-        if let (Belief::Dense(posterior), true) = (&mut self.belief, is_exact(&self.stats)) {
+        if self.behind == 0
+            && is_exact(&self.stats)
+            && let Ok(posterior) = self.posterior.in_coordinates_mut()
+        {
             // The statistics refuse more than the posterior, so they go first.
             self.stats.observe(x, y, noise)?;
             let prediction = posterior.condition(x, y, noise, &mut self.workspace)?;
-            self.after_update()?;
+            self.check_drift()?;
             return Ok(prediction);
         }
-        let mut prediction = self.predict_on_grid(x)?;
+        let mut prediction = self.posterior.predict(&self.stats, x, &mut self.workspace)?;
         prediction.noise *= noise;
         self.stats.observe(x, y, noise)?;
-        match &self.belief {
-            // A root of limited rank may lose part of the point: the posterior follows the statistics.
-            Belief::Dense(_) => self.refactorize()?,
-            Belief::Large(_) => self.after_update()?,
-        }
+        self.follow()?;
         Ok(prediction)
     }
 
-    /// Mean and variance at a point on the grid.
-    fn predict_on_grid(&mut self, x: &[f64]) -> Result<Prediction> {
-        match &self.belief {
-            Belief::Dense(posterior) => posterior.predict(x, &mut self.workspace),
-            Belief::Large(large) => large.image(&self.stats)?.predict(x),
-        }
+    /// Notes that the statistics have changed and the posterior has not.
+    fn fall_behind(&mut self) {
+        self.behind += 1;
+        self.caught_up.take();
     }
 
-    fn after_update(&mut self) -> Result<()> {
-        if self.belief.falls_behind(self.stats.count()) {
-            return self.refactorize();
-        }
+    /// Has the posterior follow the statistics, if they have changed as much as it may lag behind. A root of limited
+    /// rank may lose part of a row, so that even a posterior which could be conditioned on it follows at once.
+    fn follow(&mut self) -> Result<()> {
+        self.fall_behind();
+        if self.behind > self.posterior.may_lag(self.stats.count()) { self.refactorize() } else { Ok(()) }
+    }
+
+    /// After so many conditioned rows, compares the posterior with the statistics.
+    fn check_drift(&mut self) -> Result<()> {
         self.updates_since_check += 1;
         if self.updates_since_check < CHECK_EVERY {
             return Ok(());
         }
         self.updates_since_check = 0;
-        let Belief::Dense(posterior) = &self.belief else { return Ok(()) };
-        let drift = posterior.drift(&self.stats, &mut self.workspace);
-        if !drift.is_within(self.settings.drift_tolerance) {
+        let drift = self.posterior.drift(&self.stats, &mut self.workspace);
+        if drift.is_some_and(|drift| !drift.is_within(self.settings.drift_tolerance)) {
             self.refactorizations += 1;
             self.refactorize()?;
         }
@@ -538,6 +557,11 @@ fn is_exact(stats: &Stats) -> bool {
     matches!(stats.gram(), Gram::Exact(_))
 }
 
+/// What a posterior of the model is computed from.
+fn given<'a>(settings: &WiskiBuilder, stats: &'a Stats, kernels: &'a [Kernel], noise: f64) -> Given<'a> {
+    Given { stats, kernels, noise, rank_tolerance: settings.rank_tolerance }
+}
+
 impl OnlineGp for Wiski {
     fn input_dim(&self) -> usize {
         self.stats.lattice().dim()
@@ -547,10 +571,18 @@ impl OnlineGp for Wiski {
         self.stats.count()
     }
 
-    fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
-        self.settle()?;
-        let answer = self.on_grid(x, |model| model.predict_on_grid(x))?;
-        Ok(answer.unwrap_or_else(|| self.prior_prediction()))
+    /// Off the grid, where the policy is not to refuse, the prior answers: predicting never extends a grid. Of a sum
+    /// of grids, those that cover their part of the point say what they know.
+    fn predict(&self, x: &[f64]) -> Result<Prediction> {
+        let posterior = self.current()?;
+        self.scratch.with(|ws| match posterior.predict(&self.stats, x, ws) {
+            Err(Error::OutsideGrid { .. }) if self.settings.off_grid != OffGrid::Error => {
+                let mut out = PredictionGradient::default();
+                posterior.predict_beyond(&self.kernels, x, ws, &mut out)?;
+                Ok(out.prediction)
+            }
+            result => result,
+        })
     }
 
     fn observe_noisy(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Outcome> {
@@ -559,7 +591,7 @@ impl OnlineGp for Wiski {
     }
 
     fn log_evidence(&mut self) -> Result<f64> {
-        self.belief.log_evidence(&self.settings, &self.stats, &self.kernels)
+        self.current()?.log_evidence(&self.stats, &self.kernels)
     }
 
     /// One sweep for both: the prediction falls out of the update.
@@ -612,21 +644,23 @@ impl OnlineGp for Wiski {
         Ok(learned)
     }
 
-    /// Many points are answered by a [`Predictor`], built when that is cheaper than p² a point. Under
-    /// [`OffGrid::Extend`] a prediction may grow the grid, also when a later row is refused.
-    fn predict_batch(&mut self, x: &[f64], mean: &mut [f64], variance: &mut [f64]) -> Result<()> {
+    /// Many points are answered by a [`Predictor`], built when that is cheaper than p² a point.
+    fn predict_batch(&self, x: &[f64], mean: &mut [f64], variance: &mut [f64]) -> Result<()> {
         let d = self.input_dim();
         length("x", mean.len() * d, x.len())?;
         length("variance", mean.len(), variance.len())?;
-        if self.settings.off_grid != OffGrid::Error || mean.len() < self.stats.lattice().len() / 4 {
-            for (row, point) in x.chunks_exact(d).enumerate() {
-                let p = self.predict(point).map_err(|e| e.in_row(row))?;
-                mean[row] = p.mean;
-                variance[row] = p.variance;
+        if mean.len() >= self.stats.lattice().len() / 4 {
+            match self.current()?.predictor(&self.stats)?.predict_batch(x, mean, variance) {
+                // A point off the grid: the policy decides.
+                Err(Error::OutsideGrid { .. }) if self.settings.off_grid != OffGrid::Error => {}
+                result => return result,
             }
-            return Ok(());
         }
-        self.settle()?;
-        self.predictor()?.predict_batch(x, mean, variance)
+        for (row, point) in x.chunks_exact(d).enumerate() {
+            let p = self.predict(point).map_err(|e| e.in_row(row))?;
+            mean[row] = p.mean;
+            variance[row] = p.variance;
+        }
+        Ok(())
     }
 }

@@ -19,6 +19,7 @@ mod delayed;
 mod factor;
 mod predictor;
 mod surface;
+mod surrogate;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use delayed::{Pending, SavedPending};
 pub(crate) use factor::Factor;
 pub use predictor::{FunctionSample, Predictor};
 pub use surface::{Joint, Surface};
+pub use surrogate::Surrogate;
 
 /// What the model says about one point.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -377,6 +379,25 @@ impl Posterior {
         out: &mut PredictionGradient,
     ) -> Result<()> {
         self.place(h, 0, ws)?;
+        self.gradient_placed(h, ws, out);
+        Ok(())
+    }
+
+    /// As [`Posterior::predict_gradient_into`], of the sum of those blocks that cover their part of the point.
+    pub(crate) fn predict_inside(
+        &self,
+        h: &[f64],
+        ws: &mut Workspace,
+        out: &mut PredictionGradient,
+    ) -> Result<()> {
+        ws.fit(self);
+        self.lattice().locate_inside(h, &mut ws.weights)?;
+        self.prior.features(&ws.weights, &mut ws.phi, &mut ws.scratch);
+        self.gradient_placed(h, ws, out);
+        Ok(())
+    }
+
+    fn gradient_placed(&self, h: &[f64], ws: &mut Workspace, out: &mut PredictionGradient) {
         out.prediction = self.predict_placed(1.0, ws);
         if self.pending.is_empty() {
             self.factor.color(&ws.white, &mut ws.gain);
@@ -390,16 +411,16 @@ impl Posterior {
         for (block, grid) in self.lattice().grids().iter().enumerate() {
             let (own, others) = rest.split_at(grid.dim());
             rest = others;
-            let Some((w, slopes)) = Weights::locate_with_slopes(grid, own) else {
-                return Err(self.lattice().outside(h, 0));
-            };
+            let placed = Weights::locate_with_slopes(grid, own);
             for k in 0..grid.dim() {
-                let (mean, covariance) = self.slopes(block, &w.derivative(&slopes, k), ws);
+                // A block that does not cover the point says nothing.
+                let (mean, covariance) = placed
+                    .as_ref()
+                    .map_or((0.0, 0.0), |(w, slopes)| self.slopes(block, &w.derivative(slopes, k), ws));
                 out.mean.push(mean);
                 out.variance.push(2.0 * covariance);
             }
         }
-        Ok(())
     }
 
     /// ∂φᵀz̄ and ∂φᵀPφ for weights that change on one block only. The workspace has Pφ as its gain; while rows
@@ -613,7 +634,7 @@ impl Posterior {
     }
 
     /// A whole function drawn exactly from the posterior.
-    pub fn sample_with(&self, rng: &mut impl rand::Rng) -> Result<FunctionSample> {
+    pub fn sample_with(&self, rng: &mut (impl rand::Rng + ?Sized)) -> Result<FunctionSample> {
         let xi: Vec<f64> = (0..self.rank()).map(|_| rng.sample(rand_distr::StandardNormal)).collect();
         self.sample(&xi)
     }

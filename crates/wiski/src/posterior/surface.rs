@@ -14,6 +14,7 @@
 //! of which only the 4^d entries around the point are needed: as much again as the prediction, for all axes.
 
 use super::factor::Factor;
+use super::surrogate::Surrogate;
 use crate::error::{Result, finite, length, positive};
 use crate::grid::Lattice;
 use crate::interp::Weights;
@@ -99,11 +100,6 @@ impl Surface {
         &self.lattice
     }
 
-    /// The noise variance σ².
-    pub fn noise(&self) -> f64 {
-        self.noise
-    }
-
     /// The length of white vectors.
     pub(crate) fn stride(&self) -> usize {
         self.stride
@@ -131,61 +127,6 @@ impl Surface {
         self.add_rows_around(&self.root, block, w, f);
         let (grid, at) = (&self.lattice.grids()[block], self.lattice.offsets()[block]);
         w.gather(grid, &self.mean[at..at + grid.len()])
-    }
-
-    /// The mean at one point alone: 4^d multiply-adds.
-    pub fn mean(&self, h: &[f64]) -> Result<f64> {
-        let mut weights = Vec::new();
-        self.lattice.locate(h, 0, &mut weights)?;
-        Ok(self.lattice.gather(&weights, &self.mean))
-    }
-
-    /// The joint mean and covariance of points given row after row: (4^d p + q p) multiply-adds for each.
-    pub fn predict(&self, h: &[f64], out: &mut Joint) -> Result<()> {
-        let d = self.lattice.dim();
-        let q = h.len() / d;
-        length("x", q * d, h.len())?;
-        out.reset(q, self.stride);
-        let mut weights = Vec::new();
-        for (i, point) in h.chunks_exact(d).enumerate() {
-            self.lattice.locate(point, i, &mut weights)?;
-            out.mean[i] = self.lattice.gather(&weights, &self.mean);
-            for (block, w) in weights.iter().enumerate() {
-                self.add_rows_around(&self.root, block, w, out.white_mut(i));
-            }
-        }
-        for i in 0..q {
-            for j in 0..=i {
-                let c = dot(out.white(i), out.white(j));
-                out.covariance[i * q + j] = c;
-                out.covariance[j * q + i] = c;
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds to `gradient` the derivative in the points' coordinates of a function whose derivatives in the
-    /// joint mean and covariance (all q² entries) are given. `joint` is the prediction at `h`.
-    pub fn pull_back(
-        &self,
-        h: &[f64],
-        joint: &Joint,
-        by_mean: &[f64],
-        by_covariance: &[f64],
-        gradient: &mut [f64],
-    ) -> Result<()> {
-        let q = joint.points();
-        length("derivatives in the covariance", q * q, by_covariance.len())?;
-        let mut direction = vec![0.0; self.stride];
-        for i in 0..q {
-            direction.fill(0.0);
-            for j in 0..q {
-                let c = by_covariance[i * q + j] + by_covariance[j * q + i];
-                direction.iter_mut().zip(joint.white(j)).for_each(|(t, f)| *t += c * f);
-            }
-            self.pull_back_point(h, i, by_mean[i], &direction, gradient)?;
-        }
-        Ok(())
     }
 
     /// Adds ∂(c·mean_i + tᵀf_i)/∂h_i to the part of `gradient` that belongs to point i.
@@ -255,5 +196,68 @@ impl Surface {
                 add_rows(&x[first * self.stride..(first + 4) * self.stride], self.stride, &four, out);
             }
         });
+    }
+}
+
+impl Surrogate for Surface {
+    fn dim(&self) -> usize {
+        self.lattice.dim()
+    }
+
+    fn noise(&self) -> f64 {
+        self.noise
+    }
+
+    /// The mean at one point alone: 4^d multiply-adds.
+    fn mean(&self, h: &[f64]) -> Result<f64> {
+        let mut weights = Vec::new();
+        self.lattice.locate(h, 0, &mut weights)?;
+        Ok(self.lattice.gather(&weights, &self.mean))
+    }
+
+    /// The joint mean and covariance of points given row after row: (4^d p + q p) multiply-adds for each.
+    fn predict(&self, h: &[f64], out: &mut Joint) -> Result<()> {
+        let d = self.lattice.dim();
+        let q = h.len() / d;
+        length("x", q * d, h.len())?;
+        out.reset(q, self.stride);
+        let mut weights = Vec::new();
+        for (i, point) in h.chunks_exact(d).enumerate() {
+            self.lattice.locate(point, i, &mut weights)?;
+            out.mean[i] = self.lattice.gather(&weights, &self.mean);
+            for (block, w) in weights.iter().enumerate() {
+                self.add_rows_around(&self.root, block, w, out.white_mut(i));
+            }
+        }
+        for i in 0..q {
+            for j in 0..=i {
+                let c = dot(out.white(i), out.white(j));
+                out.covariance[i * q + j] = c;
+                out.covariance[j * q + i] = c;
+            }
+        }
+        Ok(())
+    }
+
+    fn pull_back(
+        &self,
+        h: &[f64],
+        joint: &Joint,
+        by_mean: &[f64],
+        by_covariance: &[f64],
+        gradient: &mut [f64],
+    ) -> Result<()> {
+        let q = joint.points();
+        length("derivatives in the covariance", q * q, by_covariance.len())?;
+        let mut direction = vec![0.0; self.stride];
+        for i in 0..q {
+            direction.fill(0.0);
+            for j in 0..q {
+                let c = by_covariance[i * q + j] + by_covariance[j * q + i];
+                direction.iter_mut().zip(joint.white(j)).for_each(|(t, f)| *t += c * f);
+            }
+            self.pull_back_point(h, i, by_mean[i], &direction, gradient)?;
+        }
+        Ok(())
     }
 }

@@ -21,6 +21,8 @@ mod sampling;
 mod solve;
 mod variance;
 
+use std::sync::{Arc, OnceLock};
+
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
@@ -136,6 +138,8 @@ pub struct KrylovPosterior {
     /// α = (b − A a)/σ², from which another prior's z̄ starts: z̄ = Bᵀα at the solution.
     alpha: Vec<f64>,
     convergence: Convergence,
+    /// Made when it is first asked for: variances cost as much as several refits.
+    pub(crate) image: OnceLock<Result<Arc<Predictor>>>,
 }
 
 /// ±1 with equal chances.
@@ -153,11 +157,11 @@ impl KrylovPosterior {
     /// As [`KrylovPosterior::new`], beginning with the solution for other hyperparameters or earlier data on the
     /// same grid.
     pub fn warm(&self, stats: &Stats, kernel: &Kernel, noise: f64) -> Result<Self> {
-        let start = (self.alpha.len() == stats.b().len()).then_some(self.alpha.as_slice());
-        Self::starting_from(stats, kernel, noise, &self.accuracy, start)
+        Self::starting_from(stats, kernel, noise, &self.accuracy, Some(&self.alpha))
     }
 
-    fn starting_from(
+    /// As [`KrylovPosterior::new`], from the α of another posterior on the same grid.
+    pub(crate) fn starting_from(
         stats: &Stats,
         kernel: &Kernel,
         noise: f64,
@@ -166,6 +170,7 @@ impl KrylovPosterior {
     ) -> Result<Self> {
         positive("noise", noise, 0)?;
         accuracy.validate()?;
+        let alpha = alpha.filter(|alpha| alpha.len() == stats.b().len());
         let marginals = stats.stencil()?.marginals();
         let balanced = Balanced::new(stats.lattice(), kernel, accuracy.rank_tolerance, &marginals)?;
         let preconditioner = Preconditioner::new(&balanced, stats, noise, accuracy.leading)?;
@@ -181,12 +186,18 @@ impl KrylovPosterior {
         alpha.iter_mut().zip(stats.b()).for_each(|(a, b)| *a = (b - *a) / noise);
         let convergence = solution.convergence;
         let (coordinates, accuracy) = (solution.x, accuracy.clone());
-        Ok(Self { balanced, preconditioner, accuracy, noise, coordinates, mean, alpha, convergence })
+        let image = OnceLock::new();
+        Ok(Self { balanced, preconditioner, accuracy, noise, coordinates, mean, alpha, convergence, image })
     }
 
     /// The posterior mean a of the grid values.
     pub fn mean(&self) -> &[f64] {
         &self.mean
+    }
+
+    /// α = (b − A a)/σ² = K⁻¹a.
+    pub(crate) fn alpha(&self) -> &[f64] {
+        &self.alpha
     }
 
     /// The noise variance σ².
@@ -263,7 +274,7 @@ impl KrylovPosterior {
     }
 
     /// A function drawn from the posterior.
-    pub fn sample(&self, stats: &Stats, rng: &mut impl rand::Rng) -> Result<FunctionSample> {
+    pub fn sample(&self, stats: &Stats, rng: &mut (impl rand::Rng + ?Sized)) -> Result<FunctionSample> {
         let xi: Vec<f64> = (0..self.rank()).map(|_| rng.sample(rand_distr::StandardNormal)).collect();
         let mut z = sampling::colored(&self.system(stats)?, &xi, &self.accuracy)?;
         z.iter_mut().zip(&self.coordinates).for_each(|(z, m)| *z += m);

@@ -52,6 +52,7 @@ use rand::RngExt;
 
 use crate::error::{Error, Result, length, positive};
 use crate::grid::{Grid, Lattice};
+use crate::interp::Weights;
 use crate::kernel::Kernel;
 use crate::posterior::{FunctionSample, Predictor};
 use crate::simd::dot;
@@ -82,6 +83,8 @@ pub struct SparsePosterior {
     /// log det H + log det K.
     log_det: f64,
     selected: OnceLock<Selected>,
+    /// Made when it is first asked for.
+    pub(crate) image: OnceLock<Arc<Predictor>>,
     /// n and c of the statistics, to tell them from others.
     count: f64,
     squares: f64,
@@ -166,6 +169,7 @@ impl SparsePosterior {
             correction: 0.0,
             log_det,
             selected: OnceLock::new(),
+            image: OnceLock::new(),
             count: stats.count(),
             squares: stats.c(),
         };
@@ -242,6 +246,26 @@ impl SparsePosterior {
         self.solve_refined(&mut states);
         x.copy_from_slice(&self.values_of(&states));
         Ok(())
+    }
+
+    /// The joint latent mean (q) and covariance (q×q, row after row) of q points given row after row: q solves.
+    pub fn joint(&self, h: &[f64]) -> Result<(Vec<f64>, Vec<f64>)> {
+        let lattice = &self.lattice;
+        let q = h.len() / lattice.dim();
+        length("x", q * lattice.dim(), h.len())?;
+        let mut points: Vec<Vec<Weights>> = vec![Vec::new(); q];
+        for (row, (h, weights)) in h.chunks_exact(lattice.dim()).zip(&mut points).enumerate() {
+            lattice.locate(h, row, weights)?;
+        }
+        let mean = points.iter().map(|w| lattice.gather(w, &self.mean)).collect();
+        let mut covariance = Vec::with_capacity(q * q);
+        for weights in &points {
+            let mut column = vec![0.0; lattice.len()];
+            lattice.scatter(weights, 1.0, &mut column);
+            self.solve(&mut column)?;
+            covariance.extend(points.iter().map(|w| lattice.gather(w, &column)));
+        }
+        Ok((mean, covariance))
     }
 
     /// Unknowns with the given values, and zero derivatives.
@@ -373,7 +397,7 @@ impl SparsePosterior {
     }
 
     /// A whole function drawn exactly from the posterior.
-    pub fn sample_with(&self, rng: &mut impl rand::Rng) -> Result<FunctionSample> {
+    pub fn sample_with(&self, rng: &mut (impl rand::Rng + ?Sized)) -> Result<FunctionSample> {
         let xi: Vec<f64> = (0..self.unknowns()).map(|_| rng.sample(rand_distr::StandardNormal)).collect();
         self.sample(&xi)
     }
