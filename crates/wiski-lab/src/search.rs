@@ -9,7 +9,7 @@ use crate::baselines::{
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::decide::{
-    Acquisition, Dimension, Goal, Maximiser, Optimizer, OptimizerSettings, Proposer, Space, Standing,
+    Acquisition, Dimension, Goal, Maximiser, Optimizer, OptimizerSettings, Proposer, Space, Incumbent,
     Strategy,
 };
 use wiski::kernel::Family;
@@ -119,7 +119,7 @@ impl Rules {
     fn propose(&self, model: &KernelPosterior, tried: &[f64], q: usize, seed: u64) -> Result<Vec<f64>> {
         let proposer =
             Proposer { acquisition: self.acquisition, samples: self.samples, maximiser: self.maximiser };
-        proposer.propose(model, &Standing::among(model, tried)?, q, seed)
+        proposer.propose(model, &Incumbent::among(model, tried)?, q, seed)
     }
 }
 
@@ -202,7 +202,7 @@ impl Search for SparseSearch {
     }
 
     fn recommend(&mut self) -> Result<Option<Vec<f64>>> {
-        Ok(Standing::among(&self.model.surrogate()?, &self.x)?.incumbent.map(|b| b.0))
+        Ok(Incumbent::among(&self.model.surrogate()?, &self.x)?.place.map(|b| b.0))
     }
 }
 

@@ -422,3 +422,20 @@ fn a_learned_projection_finds_the_direction_that_separates_two_classes() {
     let refused = OnlineClassifier::new(6, abc(), settings).unwrap_err();
     assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
 }
+
+/// Three classes on four inputs by default: what the command line once refused.
+#[test]
+fn many_inputs_and_more_than_two_classes_need_no_setting() {
+    let mut rng = rng(21);
+    let mut model = OnlineClassifier::new(4, Classes::discovered(), Settings::default()).unwrap();
+    for i in 0..700 {
+        let class = i % 3;
+        let x: Vec<f64> = (0..4)
+            .map(|k| f64::from(class == k) * 2.0 + rng.sample::<f64, _>(rand_distr::StandardNormal))
+            .collect();
+        model.step(&x, ["setosa", "versicolor", "virginica"][class as usize]).unwrap();
+    }
+    assert!(model.is_ready() && model.take_failure().is_none());
+    // Three unit Gaussians whose means are 2√2 apart: the best possible is about 0.87.
+    assert!(model.metrics().accuracy() > 0.83, "{}", model.metrics().accuracy());
+}

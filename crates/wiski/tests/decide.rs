@@ -5,8 +5,8 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::decide::{
-    Acquisition, BaseSamples, Dimension, Goal, IntegratedVariance, Landscape, Maximiser, Optimizer,
-    OptimizerSettings, Outcome, Space, Standing, Strategy, TestFunction,
+    Acquisition, BaseSamples, Dimension, Goal, IntegratedVariance, SurrogateModel, Maximiser, Optimizer,
+    OptimizerSettings, Outcome, Space, Incumbent, Strategy, TestFunction,
 };
 use wiski::grid::Grid;
 use wiski::posterior::{Joint, Surface, Surrogate, Workspace};
@@ -124,9 +124,9 @@ fn criteria_of_one_point_are_their_integrals() {
                 probability += weight;
             }
         }
-        let standing = Standing::with_best(best);
+        let incumbent = Incumbent::with_best(best);
         let value =
-            |a: Acquisition| a.value(&surface, (&h, &standing, &samples), &mut Joint::default()).unwrap();
+            |a: Acquisition| a.value(&surface, (&h, &incumbent, &samples), &mut Joint::default()).unwrap();
         assert!((value(Acquisition::UCB) - (mean + 2.0 * std)).abs() < 1e-12);
         assert!((value(Acquisition::ExpectedImprovement) - improvement).abs() < 1e-9);
         assert!(
@@ -143,21 +143,21 @@ fn gradients_of_all_criteria() {
         let model = model(axes);
         let d: usize = axes.iter().sum();
         let surface = model.posterior().unwrap().surface();
-        let standing = Standing { maxima: vec![0.9, 1.3, 2.0], ..Standing::with_best(0.2) };
+        let incumbent = Incumbent { maxima: vec![0.9, 1.3, 2.0], ..Incumbent::with_best(0.2) };
         for q in 1..=3 {
             let samples = BaseSamples::new(q, 64, 5);
             for acquisition in ALL {
                 let (h, mut gradient) = (points(q, d, 7), vec![0.0; q * d]);
                 let mut joint = Joint::default();
                 if q > 1 && !acquisition.is_joint() {
-                    assert!(acquisition.value(&surface, (&h, &standing, &samples), &mut joint).is_err());
+                    assert!(acquisition.value(&surface, (&h, &incumbent, &samples), &mut joint).is_err());
                     continue;
                 }
                 let value = acquisition
-                    .value_and_gradient(&surface, (&h, &standing, &samples), &mut joint, &mut gradient)
+                    .value_and_gradient(&surface, (&h, &incumbent, &samples), &mut joint, &mut gradient)
                     .unwrap();
                 let mut of =
-                    |h: &[f64]| acquisition.value(&surface, (h, &standing, &samples), &mut joint).unwrap();
+                    |h: &[f64]| acquisition.value(&surface, (h, &incumbent, &samples), &mut joint).unwrap();
                 assert_eq!(of(&h), value);
                 // Criteria of several points have kinks where another point becomes the best of a sample; with
                 // these seeds no difference straddles one.
@@ -198,8 +198,8 @@ fn criteria_of_several_points_are_their_expectations() {
         bound += up / f64::from(n);
     }
     let samples = BaseSamples::new(q, 4096, 10);
-    let standing = Standing::with_best(best);
-    let value = |a: Acquisition| a.value(&surface, (&h, &standing, &samples), &mut Joint::default()).unwrap();
+    let incumbent = Incumbent::with_best(best);
+    let value = |a: Acquisition| a.value(&surface, (&h, &incumbent, &samples), &mut Joint::default()).unwrap();
     let close = |a: f64, b: f64, relative: f64| (a / b - 1.0).abs() < relative;
     assert!(close(value(Acquisition::ExpectedImprovement), improvement, 0.01));
     assert!(close(value(Acquisition::UCB), bound, 0.01));
@@ -209,7 +209,7 @@ fn criteria_of_several_points_are_their_expectations() {
     let twice = [&h[..2], &h[..2]].concat();
     let (own, expected) = (joint.mean[0], Acquisition::ExpectedImprovement);
     let (samples, one) = (BaseSamples::new(2, 4096, 11), BaseSamples::new(1, 1, 0));
-    let own = Standing::with_best(own);
+    let own = Incumbent::with_best(own);
     let double = expected.value(&surface, (&twice, &own, &samples), &mut joint).unwrap();
     let single = expected.value(&surface, (&h[..2], &own, &one), &mut joint).unwrap();
     assert!(close(double, single, 0.01), "{double} {single}");
@@ -235,12 +235,12 @@ fn information_about_the_maximum() {
         }
         let left = variance * (square / n - (sum / n).powi(2)) + noise;
         let information = 0.5 * ((variance + noise) / left).ln();
-        let standing = Standing { maxima: vec![maximum], ..Standing::default() };
-        let of = |standing: &Standing| {
+        let incumbent = Incumbent { maxima: vec![maximum], ..Incumbent::default() };
+        let of = |incumbent: &Incumbent| {
             let mut joint = Joint::default();
-            Acquisition::MaxValueEntropy.value(&surface, (&h, standing, &samples), &mut joint).unwrap()
+            Acquisition::MaxValueEntropy.value(&surface, (&h, incumbent, &samples), &mut joint).unwrap()
         };
-        assert!((of(&standing) / information - 1.0).abs() < 0.01, "{} {information}", of(&standing));
+        assert!((of(&incumbent) / information - 1.0).abs() < 0.01, "{} {information}", of(&incumbent));
         // The entropy of a truncated normal with noise, by integrating its density: at most that of the normal
         // with the same variance, so that the information is at least what is claimed.
         let (steps, width) = (2000, 8.0 * (variance + noise).sqrt());
@@ -262,12 +262,12 @@ fn information_about_the_maximum() {
             }
         }
         let whole = 0.5 * (std::f64::consts::TAU * std::f64::consts::E * (variance + noise)).ln();
-        assert!(of(&standing) <= whole - entropy + 1e-6 && of(&standing) > 0.5 * (whole - entropy));
+        assert!(of(&incumbent) <= whole - entropy + 1e-6 && of(&incumbent) > 0.5 * (whole - entropy));
         // Several maxima count alike, and without any there is nothing to know.
-        let twice = Standing { maxima: vec![maximum; 2], ..Standing::default() };
-        assert!((of(&twice) - of(&standing)).abs() < 1e-14);
+        let twice = Incumbent { maxima: vec![maximum; 2], ..Incumbent::default() };
+        assert!((of(&twice) - of(&incumbent)).abs() < 1e-14);
     }
-    let nothing = Standing::default();
+    let nothing = Incumbent::default();
     assert!(Acquisition::MaxValueEntropy.value(&surface, (&h, &nothing, &samples), &mut joint).is_err());
 }
 
@@ -365,9 +365,9 @@ fn every_strategy_finds_the_optimum_of_branin() {
                         optimizer.tell(&x, branin(&x)).unwrap();
                     }
                 }
-                assert_eq!(optimizer.landscape().unwrap().is_exact(), exact_until == 500);
+                assert_eq!(optimizer.surrogate().unwrap().is_exact(), exact_until == 500);
                 // A search that closes in leaves results outside.
-                assert!(exact_until == 20 || optimizer.landscape().unwrap().count() == 60 / q * q);
+                assert!(exact_until == 20 || optimizer.surrogate().unwrap().count() == 60 / q * q);
                 let best = optimizer.best().unwrap();
                 let Outcome::Value(value) = best.outcome else { panic!("failed") };
                 // Random search needs thousands of points for this.
@@ -436,12 +436,12 @@ fn pending_failed_and_foreign_points() {
         }
     }
     assert_eq!(optimizer.pending().len(), 5);
-    let count = optimizer.landscape().unwrap().count();
+    let count = optimizer.surrogate().unwrap().count();
     optimizer.tell_failed(&asked[0]).unwrap();
     let error = optimizer.tell(&asked[1], f64::NAN).unwrap_err().to_string();
     assert!(error.contains("tell it as failed"), "{error}");
     assert!(optimizer.tell(&asked[1], f64::INFINITY).is_err());
-    assert_eq!((optimizer.pending().len(), optimizer.landscape().unwrap().count()), (4, count));
+    assert_eq!((optimizer.pending().len(), optimizer.surrogate().unwrap().count()), (4, count));
     // A point of the user's own.
     optimizer.tell(&[std::f64::consts::PI, 2.275], branin(&[std::f64::consts::PI, 2.275])).unwrap();
     assert_eq!(optimizer.best().unwrap().x[1], 2.275);
@@ -508,9 +508,9 @@ fn many_dimensions_are_searched_better_than_at_random() {
         let best_of_random = (0..10 * trials).map(&mut random).fold(f64::INFINITY, f64::min);
         let Outcome::Value(best) = optimizer.best().unwrap().outcome else { panic!("failed") };
         assert!(best < best_of_random, "{dim} dimensions: {best}, at random {best_of_random}");
-        let landscape = optimizer.landscape().unwrap();
+        let surrogate = optimizer.surrogate().unwrap();
         if dim == 6 {
-            assert_eq!(landscape.blocks().iter().filter(|b| b.len() == 2).count(), 15);
+            assert_eq!(surrogate.blocks().iter().filter(|b| b.len() == 2).count(), 15);
         }
         // The model goes on to the last bit after a restart, pairs and all.
         let mut again: Optimizer = persist::from_bytes(&persist::to_bytes(&optimizer).unwrap()).unwrap();
@@ -533,8 +533,8 @@ fn a_grid_that_is_too_coarse_closes_in() {
             let e: f64 = rng.sample(StandardNormal);
             let waves = (14.0 * x[0]).sin() + (12.0 * x[1]).cos();
             optimizer.tell(&x, waves + (x[0] - 0.4).powi(2) + noise * e).unwrap();
-            exact += usize::from(optimizer.landscape().is_some_and(Landscape::is_exact));
-            covered.extend(optimizer.landscape().map(|l| l.covers()[0].1 - l.covers()[0].0));
+            exact += usize::from(optimizer.surrogate().is_some_and(SurrogateModel::is_exact));
+            covered.extend(optimizer.surrogate().map(|l| l.covers()[0].1 - l.covers()[0].0));
         }
         // After the first design of seven, which makes the model: up to 35 or 70 results.
         assert_eq!(exact, if closes_in { 64 } else { 29 });
@@ -554,9 +554,9 @@ fn noise_is_found_even_if_it_looked_like_waves_at_first() {
             let e: f64 = rng.sample(StandardNormal);
             optimizer.tell(&x, TestFunction::Rastrigin.value(&x) + 10.0 * e).unwrap();
         }
-        let landscape = optimizer.landscape().unwrap();
-        let noise = landscape.scale().scale * landscape.hyperparameters().unwrap().noise.sqrt();
-        assert!(landscape.is_exact() && noise > 5.0, "seed {seed}: noise {noise}");
+        let surrogate = optimizer.surrogate().unwrap();
+        let noise = surrogate.scale().scale * surrogate.hyperparameters().unwrap().noise.sqrt();
+        assert!(surrogate.is_exact() && noise > 5.0, "seed {seed}: noise {noise}");
     }
 }
 
@@ -576,12 +576,12 @@ fn steps_are_taken(settings: OptimizerSettings) {
     for _ in 0..25 {
         let x = optimizer.ask(1).unwrap().remove(0);
         optimizer.tell(&x, branin(&x)).unwrap();
-        kernels.extend(optimizer.landscape().map(|l| l.hyperparameters().unwrap()));
+        kernels.extend(optimizer.surrogate().map(|l| l.hyperparameters().unwrap()));
     }
     assert!(kernels.windows(2).all(|k| k[0] != k[1]));
-    let before = optimizer.landscape().unwrap().log_evidence().unwrap();
+    let before = optimizer.surrogate().unwrap().log_evidence().unwrap();
     optimizer.refit().unwrap();
-    let after = optimizer.landscape().unwrap().log_evidence().unwrap();
+    let after = optimizer.surrogate().unwrap().log_evidence().unwrap();
     assert!(after > before, "{before} {after}");
     // Without it nothing moves.
     let settings = OptimizerSettings { schedule: Schedule::Off, exact_until, ..OptimizerSettings::default() };
@@ -590,7 +590,7 @@ fn steps_are_taken(settings: OptimizerSettings) {
     for _ in 0..15 {
         let x = still.ask(1).unwrap().remove(0);
         still.tell(&x, branin(&x)).unwrap();
-        kernels.extend(still.landscape().map(|l| l.hyperparameters().unwrap()));
+        kernels.extend(still.surrogate().map(|l| l.hyperparameters().unwrap()));
     }
     assert!(kernels.len() > 5 && kernels.windows(2).all(|k| k[0] == k[1]));
 }

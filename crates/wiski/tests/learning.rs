@@ -4,6 +4,8 @@ mod common;
 
 use common::{close, rng};
 use rand::RngExt;
+use wiski::engine::Engine;
+use wiski::large::Accuracy;
 use wiski::learn::{Hyperprior, Start};
 use wiski::model::{DriftDetector, HalfLife, InputScaling, NoiseModel, TargetScaling};
 use wiski::{
@@ -483,4 +485,50 @@ fn warm_up_rows_beyond_declared_bounds_follow_the_policy() {
         assert_eq!(model.observe(&[x], y).is_err(), i == 7);
     }
     assert!(model.is_ready() && model.count() == 59.0);
+}
+
+#[test]
+fn a_rejected_row_lets_nothing_fade() {
+    let settings = Settings {
+        half_life: Some(HalfLife::Rows(100.0)),
+        off_grid: OffGrid::Error,
+        inputs: InputScaling::Bounds(vec![(0.0, 1.0)]),
+        ..Settings::default()
+    };
+    let mut model = OnlineRegressor::new(1, settings).unwrap();
+    for i in 0..400 {
+        let x = (0.618 * f64::from(i)).fract();
+        model.observe(&[x], (5.0 * x).sin()).unwrap();
+    }
+    let (weight, before) = (model.count(), model.predict(&[0.4]).unwrap());
+    for i in 0..1500 {
+        let bad = [[1.5 + f64::from(i), 1.0], [0.5, f64::NAN], [f64::INFINITY, 1.0], [0.5, 1e200]][i as usize % 4];
+        assert!(model.step(&bad[..1], bad[1]).is_err());
+    }
+    assert_eq!((model.count(), model.predict(&[0.4]).unwrap()), (weight, before));
+}
+
+/// Conjugate gradients that may take only a few iterations serve the few rows of a warm-up and fail later on.
+#[test]
+fn what_fails_after_a_row_is_learned_is_reported_apart() {
+    let accuracy = Accuracy { max_iterations: 6, tolerance: 1e-12, leading: 4, ..Accuracy::default() };
+    let settings = Settings {
+        engine: Engine::Krylov(accuracy),
+        grid: vec![64],
+        kernel: Some(Kernel::matern32(&[0.05]).unwrap()),
+        fit_warm_up: false,
+        warm_up: Some(3),
+        inputs: InputScaling::Bounds(vec![(0.0, 1.0)]),
+        ..Settings::default()
+    };
+    let mut model = OnlineRegressor::new(1, settings).unwrap();
+    let mut failures = 0;
+    for i in 0..60 {
+        let x = (0.618 * f64::from(i)).fract();
+        model.observe(&[x], (5.0 * x).sin() + 0.01 * (1e3 * x).cos()).unwrap();
+        assert_eq!(model.count(), f64::from(i + 1), "a row that was accepted is learned");
+        failures += usize::from(model.take_failure().is_some());
+    }
+    assert!(failures > 0 && model.is_ready());
+    assert_eq!(model.model().unwrap().stats().count(), 60.0);
 }

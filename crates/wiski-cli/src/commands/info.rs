@@ -187,6 +187,7 @@ fn features(encoder: &Encoder) -> Result<Value> {
     };
     Ok(match &map {
         FeatureMap::Identity(_) => json!({ "kind": "identity" }),
+        FeatureMap::Select(select) => json!({ "kind": "select", "columns": select.reads() }),
         FeatureMap::Linear(linear) => {
             let weights: Vec<&[f64]> = linear.parameters().chunks_exact(linear.input_dim()).collect();
             json!({ "kind": "linear", "weights": weights, "batch_norm": constants(linear.scaling()) })

@@ -521,7 +521,7 @@ fn write_report(folder: &Path, optimizer: &Optimizer) -> Result<PathBuf> {
 
 /// Mean and deviation over the first two dimensions, the others where the best point is.
 fn surface(optimizer: &Optimizer) -> Result<Option<Map>> {
-    let (space, mut landscape) = (optimizer.space(), optimizer.landscape().cloned());
+    let (space, mut landscape) = (optimizer.space(), optimizer.surrogate().cloned());
     let Some((best, _, _)) = optimizer.recommend()? else { return Ok(None) };
     let Some(landscape) = &mut landscape else { return Ok(None) };
     // In many dimensions the model covers a part of the box only.

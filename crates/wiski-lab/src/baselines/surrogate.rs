@@ -5,7 +5,7 @@ use crate::baselines::{
     Covariance, Encoder, ExactGp, Hyper, KernelPosterior, Likelihood, StreamingSvgp, SvgpOptions, Training,
 };
 use wiski::OnlineGp;
-use wiski::decide::{Acquisition, BaseSamples, Standing};
+use wiski::decide::{Acquisition, BaseSamples, Incumbent};
 use wiski::kernel::Family;
 use wiski::posterior::{Joint, Surrogate};
 
@@ -102,12 +102,12 @@ fn gradients_of_criteria_match_central_differences() {
             (2, Acquisition::LogExpectedImprovement),
         ] {
             let x: Vec<f64> = (0..2 * q).map(|i| 0.8 * (2.3 * i as f64 + 0.4).cos()).collect();
-            let (samples, standing) = (BaseSamples::new(q, 64, 3), Standing::with_best(0.3));
+            let (samples, incumbent) = (BaseSamples::new(q, 64, 3), Incumbent::with_best(0.3));
             let mut gradient = vec![0.0; 2 * q];
-            let question = (&x[..], &standing, &samples);
+            let question = (&x[..], &incumbent, &samples);
             criterion.value_and_gradient(&surrogate, question, &mut Joint::default(), &mut gradient).unwrap();
             let value = |x: &[f64]| {
-                criterion.value(&surrogate, (x, &standing, &samples), &mut Joint::default()).unwrap()
+                criterion.value(&surrogate, (x, &incumbent, &samples), &mut Joint::default()).unwrap()
             };
             assert_gradient(&x, &gradient, value, 1e-6);
         }

@@ -2,7 +2,7 @@
 
 use super::batch::BaseSamples;
 use super::normal::{log_cumulative, log_improvement};
-use super::{Standing, Surrogate};
+use super::{Incumbent, Surrogate};
 use crate::error::{Error, Result, length};
 use crate::posterior::Joint;
 
@@ -36,7 +36,7 @@ pub enum Acquisition {
 }
 
 /// The points of a criterion, row after row, with what it compares them to and the samples it takes.
-pub type Question<'a> = (&'a [f64], &'a Standing, &'a BaseSamples);
+pub type Question<'a> = (&'a [f64], &'a Incumbent, &'a BaseSamples);
 
 impl Acquisition {
     /// The usual upper confidence bound, β = 4.
@@ -51,20 +51,20 @@ impl Acquisition {
     pub fn value(
         &self,
         surrogate: &(impl Surrogate + ?Sized),
-        (x, standing, samples): Question,
+        (x, incumbent, samples): Question,
         joint: &mut Joint,
     ) -> Result<f64> {
         surrogate.predict(x, joint)?;
         let q = joint.points();
         let noise = surrogate.noise();
-        self.of_joint(joint, noise, (standing, samples), &mut vec![0.0; q], &mut vec![0.0; q * q])
+        self.of_joint(joint, noise, (incumbent, samples), &mut vec![0.0; q], &mut vec![0.0; q * q])
     }
 
     /// The value, with its gradient in all coordinates of all points.
     pub fn value_and_gradient(
         &self,
         surrogate: &(impl Surrogate + ?Sized),
-        (x, standing, samples): Question,
+        (x, incumbent, samples): Question,
         joint: &mut Joint,
         gradient: &mut [f64],
     ) -> Result<f64> {
@@ -72,7 +72,7 @@ impl Acquisition {
         let q = joint.points();
         let (mut by_mean, mut by_covariance) = (vec![0.0; q], vec![0.0; q * q]);
         let noise = surrogate.noise();
-        let value = self.of_joint(joint, noise, (standing, samples), &mut by_mean, &mut by_covariance)?;
+        let value = self.of_joint(joint, noise, (incumbent, samples), &mut by_mean, &mut by_covariance)?;
         gradient.fill(0.0);
         surrogate.pull_back(x, joint, &by_mean, &by_covariance, gradient)?;
         Ok(value)
@@ -83,16 +83,16 @@ impl Acquisition {
         &self,
         joint: &Joint,
         noise: f64,
-        (standing, samples): (&Standing, &BaseSamples),
+        (incumbent, samples): (&Incumbent, &BaseSamples),
         by_mean: &mut [f64],
         by_covariance: &mut [f64],
     ) -> Result<f64> {
         if joint.points() == 1 {
             let (value, slopes) = match self {
                 Self::MaxValueEntropy => {
-                    information(joint.mean[0], joint.variance(0), noise, &standing.maxima)?
+                    information(joint.mean[0], joint.variance(0), noise, &incumbent.maxima)?
                 }
-                other => other.of_one(joint.mean[0], joint.variance(0), standing.best()),
+                other => other.of_one(joint.mean[0], joint.variance(0), incumbent.best()),
             };
             [by_mean[0], by_covariance[0]] = slopes;
             return Ok(value);
@@ -104,7 +104,7 @@ impl Acquisition {
             });
         }
         length("base samples", joint.points(), samples.points())?;
-        let best = standing.best();
+        let best = incumbent.best();
         samples.reparameterise(joint, by_mean, by_covariance, |f, slopes, by_mean| {
             Ok(match self {
                 Self::UpperConfidence { beta } => {

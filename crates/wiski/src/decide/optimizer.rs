@@ -1,7 +1,7 @@
 //! Ask and tell: Bayesian optimisation for thousands of trials.
 //!
 //! [`Optimizer::ask`] proposes points, [`Optimizer::tell`] takes what was measured there. The first points are a
-//! scrambled Sobol design; then a Gaussian process over the box ([`Landscape`]: exact for the first few hundred
+//! scrambled Sobol design; then a Gaussian process over the box ([`SurrogateModel`]: exact for the first few hundred
 //! results; then one grid, or a sum of small ones in many dimensions, in constant time) learns from every result, and
 //! a criterion says where to look next. Points that were asked for and not yet told are *pending*: the model takes
 //! their predicted mean for granted, so that they are not proposed again.
@@ -14,7 +14,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use super::maximise::{Maximum, sobol};
-use super::{Acquisition, Landscape, Maximiser, Proposer, Space, Standing, Surrogate};
+use super::{Acquisition, SurrogateModel, Maximiser, Proposer, Space, Incumbent, Surrogate};
 use crate::error::{Error, Result, finite, length, positive};
 use crate::kernel::Family;
 use crate::learn::{Bounds, Hyperprior, Rows};
@@ -162,7 +162,11 @@ pub struct Optimizer {
     space: Space,
     settings: OptimizerSettings,
     /// There once the initial design is complete.
-    landscape: Option<Box<Landscape>>,
+    #[serde(alias = "model")]
+    surrogate: Option<Box<SurrogateModel>>,
+    /// What went wrong beside the results.
+    #[serde(skip)]
+    failure: Option<Error>,
     trials: Vec<Trial>,
     /// The trials that gave a value, as the model sees them: coordinates in [−1, 1], large values wanted.
     #[serde(skip)]
@@ -179,8 +183,8 @@ restored_after_reading!(Optimizer);
 impl Restore for Optimizer {
     fn restore(&mut self) -> Result<()> {
         self.settings.check()?;
-        if let Some(landscape) = &self.landscape {
-            length("dimensions", self.space.dim(), landscape.dim())?;
+        if let Some(model) = &self.surrogate {
+            length("dimensions", self.space.dim(), model.dim())?;
         }
         self.pending.iter().try_for_each(|x| length("x", self.space.dim(), x.len()))?;
         self.results = Rows::default();
@@ -211,7 +215,7 @@ impl OptimizerSettings {
 /// Functions drawn for the distribution of the maximum, and how hard each is maximised: the values of basins
 /// matter, not their last digits.
 const MAXIMA: usize = 10;
-const SUMMIT: Maximiser = Maximiser { raw_samples: 256, restarts: 3, iterations: 50 };
+const SAMPLED_MAXIMUM: Maximiser = Maximiser { raw_samples: 256, restarts: 3, iterations: 50 };
 
 impl Optimizer {
     /// An optimiser that has seen nothing yet.
@@ -220,7 +224,8 @@ impl Optimizer {
         Ok(Self {
             space,
             settings,
-            landscape: None,
+            surrogate: None,
+            failure: None,
             trials: Vec::new(),
             results: Rows::default(),
             pending: Vec::new(),
@@ -240,16 +245,16 @@ impl Optimizer {
     }
 
     /// The model of the values (of their negatives, for minimisation) once the initial design is complete.
-    pub fn landscape(&self) -> Option<&Landscape> {
-        self.landscape.as_deref()
+    pub fn surrogate(&self) -> Option<&SurrogateModel> {
+        self.surrogate.as_deref()
     }
 
     /// What the model says about a point, in the user's values; `None` before the initial design is complete. In
     /// more than four dimensions the model covers a box around the best point, and others are refused.
-    pub fn predict(&mut self, x: &[f64]) -> Result<Option<Prediction>> {
+    pub fn predict(&self, x: &[f64]) -> Result<Option<Prediction>> {
         let (h, sign) = (self.coordinates(x)?, self.sign());
-        let Some(landscape) = &mut self.landscape else { return Ok(None) };
-        let mut prediction = landscape.predict(&h)?;
+        let Some(model) = &self.surrogate else { return Ok(None) };
+        let mut prediction = model.predict(&h)?;
         prediction.mean *= sign;
         if self.settings.known_noise {
             prediction.noise = 0.0;
@@ -295,16 +300,16 @@ impl Optimizer {
     /// The tried point with the best predicted value, and that value with its uncertainty: what to use in the
     /// end when measurements are noisy. `None` before the initial design is complete.
     pub fn recommend(&self) -> Result<Option<(Vec<f64>, f64, f64)>> {
-        let Some(landscape) = &self.landscape else { return Ok(None) };
-        let terrain = landscape.terrain()?;
+        let Some(model) = &self.surrogate else { return Ok(None) };
+        let posterior = model.posterior()?;
         let Some((x, mean)) =
-            Standing::among(terrain.surrogate(), &landscape.covered(&self.results))?.incumbent
+            Incumbent::among(posterior.surrogate(), &model.covered(&self.results))?.place
         else {
             return Ok(None);
         };
         let mut joint = Joint::default();
-        terrain.surrogate().predict(&x, &mut joint)?;
-        let scale = landscape.scale();
+        posterior.surrogate().predict(&x, &mut joint)?;
+        let scale = model.scale();
         let value = self.sign() * (scale.shift + scale.scale * mean);
         Ok(Some((self.to_values(&x), value, scale.scale * joint.variance(0).sqrt())))
     }
@@ -325,10 +330,10 @@ impl Optimizer {
             return Err(Error::Config { field: "q".into(), reason: "at least one point".into() });
         }
         let seed = self.settings.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(self.asked);
-        let points = match &self.landscape {
+        let points = match &self.surrogate {
             None => self.design(q),
-            Some(landscape) => {
-                let h = self.propose(landscape, q, seed)?;
+            Some(model) => {
+                let h = self.propose(model, q, seed)?;
                 h.chunks_exact(self.space.dim()).map(|h| self.to_values(h)).collect()
             }
         };
@@ -344,31 +349,31 @@ impl Optimizer {
         all.skip(from).map(|u| self.space.values(&u)).collect()
     }
 
-    fn propose(&self, landscape: &Landscape, q: usize, seed: u64) -> Result<Vec<f64>> {
-        let mut terrain = landscape.terrain()?;
+    fn propose(&self, model: &SurrogateModel, q: usize, seed: u64) -> Result<Vec<f64>> {
+        let mut posterior = model.posterior()?;
         for x in &self.pending {
-            terrain.assume_mean(&self.coordinates(x)?)?;
+            posterior.assume_mean(&self.coordinates(x)?)?;
         }
         match self.settings.strategy {
             Strategy::Joint(acquisition) if q == 1 || acquisition.is_joint() => {
-                let standing = self.standing(landscape, terrain.surrogate(), acquisition, seed)?;
-                self.proposer(acquisition).propose(terrain.surrogate(), &standing, q, seed)
+                let incumbent = self.incumbent(model, posterior.surrogate(), acquisition, seed)?;
+                self.proposer(acquisition).propose(posterior.surrogate(), &incumbent, q, seed)
             }
             Strategy::Greedy(acquisition) | Strategy::Joint(acquisition) => {
-                let standing = self.standing(landscape, terrain.surrogate(), acquisition, seed)?;
+                let incumbent = self.incumbent(model, posterior.surrogate(), acquisition, seed)?;
                 let mut all = Vec::new();
                 for i in 0..q {
                     let seed = seed.wrapping_add(i as u64);
-                    let h = self.proposer(acquisition).propose(terrain.surrogate(), &standing, 1, seed)?;
-                    terrain.assume_mean(&h)?;
+                    let h = self.proposer(acquisition).propose(posterior.surrogate(), &incumbent, 1, seed)?;
+                    posterior.assume_mean(&h)?;
                     all.extend(h);
                 }
                 Ok(all)
             }
             Strategy::Thompson => {
                 let maximiser = &self.settings.maximiser;
-                let summits = summits(landscape, q, maximiser, seed)?;
-                Ok(summits.into_iter().flat_map(|m| m.x).collect())
+                let sampled_maxima = sampled_maxima(model, q, maximiser, seed)?;
+                Ok(sampled_maxima.into_iter().flat_map(|m| m.x).collect())
             }
         }
     }
@@ -378,21 +383,21 @@ impl Optimizer {
     }
 
     /// The tried point with the best mean and, where the criterion needs them, maxima of drawn functions.
-    fn standing(
+    fn incumbent(
         &self,
-        landscape: &Landscape,
-        surrogate: &dyn Surrogate,
+        model: &SurrogateModel,
+        posterior: &dyn Surrogate,
         acquisition: Acquisition,
         seed: u64,
-    ) -> Result<Standing> {
-        let mut standing = Standing::among(surrogate, &landscape.covered(&self.results))?;
+    ) -> Result<Incumbent> {
+        let mut incumbent = Incumbent::among(posterior, &model.covered(&self.results))?;
         if acquisition == Acquisition::MaxValueEntropy {
-            let best = standing.best();
-            let summits = summits(landscape, MAXIMA, &SUMMIT, seed)?;
+            let best = incumbent.best();
+            let sampled_maxima = sampled_maxima(model, MAXIMA, &SAMPLED_MAXIMUM, seed)?;
             // The maximum is not below a value that is known.
-            standing.maxima = summits.into_iter().map(|m| m.value.max(best)).collect();
+            incumbent.maxima = sampled_maxima.into_iter().map(|m| m.value.max(best)).collect();
         }
-        Ok(standing)
+        Ok(incumbent)
     }
 
     /// Learns the value found at a point, which need not have been asked for.
@@ -430,6 +435,13 @@ impl Optimizer {
         Ok(())
     }
 
+    /// What went wrong beside the results since the last call, if anything did: a fit, or a change of the model. Every
+    /// result that was accepted is learned in spite of it, and what failed is tried again later.
+    pub fn take_failure(&mut self) -> Option<Error> {
+        let own = self.failure.take();
+        own.or_else(|| self.surrogate.as_mut().and_then(|model| model.take_failure()))
+    }
+
     fn push_result(&mut self, x: &[f64], value: f64, variance: Option<f64>) -> Result<()> {
         let h = self.coordinates(x)?;
         self.results.push(&h, self.sign() * value, variance.unwrap_or(1.0));
@@ -439,14 +451,17 @@ impl Optimizer {
     /// Learns the result that was added last.
     fn learn_last(&mut self) -> Result<()> {
         let initial = self.settings.initial.unwrap_or(2 * self.space.dim() + 3);
-        match &mut self.landscape {
+        match &mut self.surrogate {
             None if self.results.len() >= initial => {
-                let landscape = Landscape::new(self.space.dim(), &self.settings, &self.results)?;
-                self.landscape = Some(Box::new(landscape));
+                match SurrogateModel::new(self.space.dim(), &self.settings, &self.results) {
+                    Ok(model) => self.surrogate = Some(Box::new(model)),
+                    // Tried again with the next result.
+                    Err(error) => self.failure = Some(error),
+                }
             }
             None => {}
-            Some(landscape) => {
-                let prediction = landscape.observe(&self.settings, &self.results)?;
+            Some(model) => {
+                let prediction = model.observe(&self.settings, &self.results)?;
                 if let Some(prediction) = prediction {
                     self.metrics.record(&prediction, self.results.y[self.results.len() - 1]);
                 }
@@ -477,20 +492,20 @@ impl Optimizer {
 
     /// Fits the hyperparameters to convergence on everything told so far.
     pub fn refit(&mut self) -> Result<()> {
-        match &mut self.landscape {
-            Some(landscape) => landscape.converge(&self.settings, &self.results),
+        match &mut self.surrogate {
+            Some(model) => model.converge(&self.settings, &self.results),
             None => Ok(()),
         }
     }
 }
 
 /// The highest points of functions drawn from the posterior.
-fn summits(landscape: &Landscape, count: usize, maximiser: &Maximiser, seed: u64) -> Result<Vec<Maximum>> {
+fn sampled_maxima(model: &SurrogateModel, count: usize, maximiser: &Maximiser, seed: u64) -> Result<Vec<Maximum>> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let sides = landscape.searched();
+    let sides = model.searched();
     let bounds = Bounds::new(sides.iter().map(|s| s.0).collect(), sides.iter().map(|s| s.1).collect())?;
     let mut one = |i: usize| {
-        let path = landscape.sample(&mut rng)?;
+        let path = model.sample(&mut rng)?;
         let mut height = |x: &[f64], gradient: Option<&mut [f64]>| path.evaluate(x, gradient);
         maximiser.maximise(&mut height, &bounds, &[], seed.wrapping_add(i as u64))
     };

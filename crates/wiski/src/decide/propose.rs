@@ -10,34 +10,34 @@ use crate::posterior::Joint;
 
 /// What is known about the optimum when points are chosen. Values are to be large.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Standing {
+pub struct Incumbent {
     /// The tried place with the best mean, and that mean.
-    pub incumbent: Option<(Vec<f64>, f64)>,
+    pub place: Option<(Vec<f64>, f64)>,
     /// Maxima of functions drawn from the posterior, for [`Acquisition::MaxValueEntropy`].
     pub maxima: Vec<f64>,
 }
 
-impl Standing {
+impl Incumbent {
     /// A best value and nothing else.
     pub fn with_best(value: f64) -> Self {
-        Self { incumbent: Some((Vec::new(), value)), maxima: Vec::new() }
+        Self { place: Some((Vec::new(), value)), maxima: Vec::new() }
     }
 
     /// The best of the places given row after row, by their mean under a surrogate.
     pub fn among(surrogate: &(impl Surrogate + ?Sized), places: &[f64]) -> Result<Self> {
-        let mut incumbent: Option<(Vec<f64>, f64)> = None;
+        let mut place: Option<(Vec<f64>, f64)> = None;
         for x in places.chunks_exact(surrogate.dim()) {
             let mean = surrogate.mean(x)?;
-            if incumbent.as_ref().is_none_or(|b| mean > b.1) {
-                incumbent = Some((x.to_vec(), mean));
+            if place.as_ref().is_none_or(|b| mean > b.1) {
+                place = Some((x.to_vec(), mean));
             }
         }
-        Ok(Self { incumbent, maxima: Vec::new() })
+        Ok(Self { place, maxima: Vec::new() })
     }
 
     /// The best value; 0, the mean of standardised values, before there is one.
     pub fn best(&self) -> f64 {
-        self.incumbent.as_ref().map_or(0.0, |i| i.1)
+        self.place.as_ref().map_or(0.0, |i| i.1)
     }
 }
 
@@ -60,7 +60,7 @@ impl Proposer {
     pub fn propose(
         &self,
         surrogate: &(impl Surrogate + ?Sized),
-        standing: &Standing,
+        incumbent: &Incumbent,
         q: usize,
         seed: u64,
     ) -> Result<Vec<f64>> {
@@ -68,7 +68,7 @@ impl Proposer {
         let samples = BaseSamples::new(q, if q > 1 { self.samples } else { 1 }, seed);
         let mut joint = Joint::default();
         let mut criterion = |x: &[f64], gradient: Option<&mut [f64]>| {
-            let point = (x, standing, &samples);
+            let point = (x, incumbent, &samples);
             match gradient {
                 None => self.acquisition.value(surrogate, point, &mut joint),
                 Some(g) => self.acquisition.value_and_gradient(surrogate, point, &mut joint, g),
@@ -78,7 +78,7 @@ impl Proposer {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let sides = surrogate.bounds();
         let mut near = |width: f64| -> Option<Vec<f64>> {
-            let (x, _) = standing.incumbent.as_ref().filter(|(x, _)| x.len() == d)?;
+            let (x, _) = incumbent.place.as_ref().filter(|(x, _)| x.len() == d)?;
             let place = |k: usize| {
                 let (lo, hi) = sides[k % d];
                 let step = 0.5 * (hi - lo) * rng.random_range(-width..=width);

@@ -72,11 +72,54 @@ impl Identity {
     }
 }
 
+/// Some of the columns, in any order, each as often as it is wanted: h_k = x_{c_k}. The blocks of a sum of grids read
+/// their coordinates by it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "SavedSelect")]
+pub struct Select {
+    dim: usize,
+    reads: Vec<usize>,
+}
+
+#[derive(Deserialize)]
+struct SavedSelect {
+    dim: usize,
+    reads: Vec<usize>,
+}
+
+impl TryFrom<SavedSelect> for Select {
+    type Error = Error;
+
+    fn try_from(saved: SavedSelect) -> Result<Self> {
+        Self::new(saved.dim, saved.reads)
+    }
+}
+
+impl Select {
+    /// The given ones of `dim` columns.
+    pub fn new(dim: usize, reads: Vec<usize>) -> Result<Self> {
+        match reads.iter().find(|&&c| c >= dim) {
+            None => Ok(Self { dim, reads }),
+            Some(c) => {
+                let reason = format!("there is no column {c} among {dim}");
+                Err(Error::Config { field: "columns".into(), reason })
+            }
+        }
+    }
+
+    /// The column that each coordinate reads.
+    pub fn reads(&self) -> &[usize] {
+        &self.reads
+    }
+}
+
 /// A map from rows to features. The [module](self) tells how it is used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FeatureMap {
     /// h = x.
     Identity(Identity),
+    /// Some of the columns.
+    Select(Select),
     /// A learned linear projection.
     Linear(Linear),
     /// A multi-layer perceptron.
@@ -88,6 +131,12 @@ pub enum FeatureMap {
 impl From<Identity> for FeatureMap {
     fn from(map: Identity) -> Self {
         Self::Identity(map)
+    }
+}
+
+impl From<Select> for FeatureMap {
+    fn from(map: Select) -> Self {
+        Self::Select(map)
     }
 }
 
@@ -114,6 +163,7 @@ impl FeatureMap {
     pub fn input_dim(&self) -> usize {
         match self {
             Self::Identity(map) => map.dim,
+            Self::Select(map) => map.dim,
             Self::Linear(map) => map.input_dim(),
             Self::Mlp(map) => map.input_dim(),
             Self::Mixed(map) => map.input_dim(),
@@ -124,6 +174,7 @@ impl FeatureMap {
     pub fn output_dim(&self) -> usize {
         match self {
             Self::Identity(map) => map.dim,
+            Self::Select(map) => map.reads.len(),
             Self::Linear(map) => map.output_dim(),
             Self::Mlp(map) => map.output_dim(),
             Self::Mixed(map) => map.output_dim(),
@@ -134,7 +185,7 @@ impl FeatureMap {
     /// layer.
     pub fn moments_dim(&self) -> usize {
         match self {
-            Self::Identity(_) | Self::Linear(_) => self.input_dim(),
+            Self::Identity(_) | Self::Select(_) | Self::Linear(_) => self.input_dim(),
             Self::Mlp(map) => map.last_width(),
             Self::Mixed(map) => map.moments_dim(),
         }
@@ -143,7 +194,7 @@ impl FeatureMap {
     /// The flat parameters φ (empty for the identity).
     pub fn parameters(&self) -> &[f64] {
         match self {
-            Self::Identity(_) => &[],
+            Self::Identity(_) | Self::Select(_) => &[],
             Self::Linear(map) => map.parameters(),
             Self::Mlp(map) => map.parameters(),
             Self::Mixed(map) => map.linear().map_or(&[], Linear::parameters),
@@ -153,7 +204,7 @@ impl FeatureMap {
     /// The flat parameters φ, to be changed by an optimiser.
     pub fn parameters_mut(&mut self) -> &mut [f64] {
         match self {
-            Self::Identity(_) => &mut [],
+            Self::Identity(_) | Self::Select(_) => &mut [],
             Self::Linear(map) => map.parameters_mut(),
             Self::Mlp(map) => map.parameters_mut(),
             Self::Mixed(map) => map.linear_mut().map_or(&mut [], Linear::parameters_mut),
@@ -170,7 +221,7 @@ impl FeatureMap {
     pub fn observe(&self, x: &[f64], moments: &mut Moments, tape: &mut Tape) -> Result<()> {
         self.check_row(x)?;
         match self {
-            Self::Identity(_) | Self::Linear(_) => moments.observe(x),
+            Self::Identity(_) | Self::Select(_) | Self::Linear(_) => moments.observe(x),
             Self::Mixed(map) => {
                 let seen = map.observe(x, moments, tape);
                 tape.values.clear(); // there is no z and no h on it
@@ -191,7 +242,7 @@ impl FeatureMap {
     pub fn forget(&self, x: &[f64], moments: &mut Moments) -> Result<()> {
         self.check_row(x)?;
         match self {
-            Self::Identity(_) | Self::Linear(_) => moments.forget(x),
+            Self::Identity(_) | Self::Select(_) | Self::Linear(_) => moments.forget(x),
             Self::Mixed(map) => map.forget(x, moments),
             Self::Mlp(_) => Err(Error::Unsupported {
                 operation: "forget",
@@ -206,7 +257,7 @@ impl FeatureMap {
         let mut tape = Tape::new();
         for (row, values) in moments::rows_of("x", x, self.input_dim())?.enumerate() {
             let seen = match self {
-                Self::Identity(_) | Self::Linear(_) => moments.observe(values),
+                Self::Identity(_) | Self::Select(_) | Self::Linear(_) => moments.observe(values),
                 Self::Mixed(map) => map.observe(values, &mut moments, &mut tape),
                 Self::Mlp(map) => check_finite("x", values)
                     .and_then(|()| map.hidden_forward(values, &mut tape))
@@ -221,7 +272,7 @@ impl FeatureMap {
     /// plain projections have none and stay as they are.
     pub fn freeze(&mut self, moments: &Moments) -> Result<()> {
         match self {
-            Self::Identity(_) => Ok(()),
+            Self::Identity(_) | Self::Select(_) => Ok(()),
             Self::Linear(map) => map.freeze(moments),
             Self::Mlp(map) => map.freeze(moments),
             Self::Mixed(map) => map.linear_mut().map_or(Ok(()), |linear| linear.freeze(moments)),
@@ -231,7 +282,7 @@ impl FeatureMap {
     /// Undoes [`freeze`](Self::freeze).
     pub fn thaw(&mut self) {
         match self {
-            Self::Identity(_) => {}
+            Self::Identity(_) | Self::Select(_) => {}
             Self::Linear(map) => map.thaw(),
             Self::Mlp(map) => map.thaw(),
             Self::Mixed(map) => map.linear_mut().map_or((), Linear::thaw),
@@ -243,7 +294,7 @@ impl FeatureMap {
     pub fn prepare<'a>(&'a self, moments: &Moments, work: &'a mut Normaliser) -> Result<Prepared<'a>> {
         length("moments", self.moments_dim(), moments.dim())?;
         match self {
-            Self::Identity(_) => {}
+            Self::Identity(_) | Self::Select(_) => {}
             Self::Linear(map) => map.prepare(moments, work)?,
             Self::Mlp(map) => map.prepare(moments, work)?,
             Self::Mixed(map) => map.prepare(moments, work)?,
@@ -259,6 +310,7 @@ impl FeatureMap {
     fn tape_size(&self) -> usize {
         match self {
             Self::Identity(map) => map.dim,
+            Self::Select(map) => map.dim,
             Self::Linear(map) => map.tape_size(),
             Self::Mlp(map) => map.tape_size(),
             Self::Mixed(map) => map.tape_size(),
@@ -282,6 +334,11 @@ impl Prepared<'_> {
             FeatureMap::Identity(_) => {
                 tape.resize(x.len()).copy_from_slice(x);
                 h.copy_from_slice(x);
+                Ok(())
+            }
+            FeatureMap::Select(map) => {
+                tape.resize(x.len()).copy_from_slice(x);
+                h.iter_mut().zip(&map.reads).for_each(|(h, &c)| *h = x[c]);
                 Ok(())
             }
             FeatureMap::Linear(map) => map.forward(self.work, x, h, tape),
@@ -314,6 +371,12 @@ impl Prepared<'_> {
             FeatureMap::Identity(_) => {
                 if let Some(dx) = dx {
                     dx.copy_from_slice(dh);
+                }
+            }
+            FeatureMap::Select(map) => {
+                if let Some(dx) = dx {
+                    dx.fill(0.0);
+                    map.reads.iter().zip(dh).for_each(|(&c, &g)| dx[c] += g);
                 }
             }
             FeatureMap::Linear(map) => map.backward(self.work, tape, dh, dphi, dx),

@@ -168,6 +168,21 @@ impl FixedEncoder {
         Ok(x.chunks_exact(self.input_dim()))
     }
 
+    /// The coordinates of rows given one after the other.
+    pub(crate) fn encode_all(&self, x: &[f64]) -> Result<Vec<f64>> {
+        let mut all = Vec::with_capacity(x.len() / self.input_dim() * self.output_dim());
+        for (row, x) in self.rows(x)?.enumerate() {
+            all.extend(self.encode(x).map_err(|error| error.in_row(row))?);
+        }
+        Ok(all)
+    }
+
+    /// Given ∂L/∂h at rows given one after the other, adds ∂L/∂x to `by_x`.
+    pub(crate) fn pull_back_all(&self, x: &[f64], by_h: &[f64], by_x: &mut [f64]) -> Result<()> {
+        let by_rows = by_x.chunks_exact_mut(self.input_dim()).zip(by_h.chunks_exact(self.output_dim()));
+        self.rows(x)?.zip(by_rows).try_for_each(|(x, (by_x, by_h))| self.pull_back(x, by_h, by_x))
+    }
+
     /// Given ∂L/∂h at a row, adds ∂L/∂x to `by_x`.
     pub(crate) fn pull_back(&self, x: &[f64], by_h: &[f64], by_x: &mut [f64]) -> Result<()> {
         let (mut row, mut normaliser, mut tape) = (Vec::new(), Normaliser::default(), Tape::new());
@@ -178,8 +193,8 @@ impl FixedEncoder {
         view.forward(&row, &mut h, &mut tape)?;
         view.backward(&mut tape, by_h, &mut by_map, Some(&mut by_row))?;
         for (k, by_x) in by_x.iter_mut().enumerate() {
-            // What is pulled in to the limit no longer moves.
-            if row[k].abs() < self.scaling.limit[k] {
+            // What is pulled in to the limit from beyond no longer moves.
+            if ((x[k] - self.scaling.shift[k]) * self.scaling.factor[k]).abs() <= self.scaling.limit[k] * (1.0 + 1e-9) {
                 *by_x += by_row[k] * self.scaling.factor[k];
             }
         }
@@ -254,6 +269,7 @@ impl Encoder {
         };
         match &self.map {
             FeatureMap::Identity(_) => (0..dim).map(Reads::Column).collect(),
+            FeatureMap::Select(map) => map.reads().iter().map(|&c| Reads::Column(c)).collect(),
             FeatureMap::Linear(map) => rows(map, &everything),
             FeatureMap::Mlp(map) => vec![Reads::Hidden; map.output_dim()],
             FeatureMap::Mixed(map) => {
@@ -277,7 +293,7 @@ impl Encoder {
     /// Whether a row's features can still change: then what was learned cannot be un-learned exactly.
     pub fn is_fixed(&self) -> bool {
         let scaling = match &self.map {
-            FeatureMap::Identity(_) => return true,
+            FeatureMap::Identity(_) | FeatureMap::Select(_) => return true,
             FeatureMap::Linear(map) => Some(map.scaling()),
             FeatureMap::Mlp(map) => Some(map.scaling()),
             FeatureMap::Mixed(map) => map.linear().map(Linear::scaling),

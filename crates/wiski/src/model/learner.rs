@@ -21,7 +21,7 @@ use super::schedule::Fading;
 use super::settings::{Schedule, Settings};
 use super::start;
 use super::{OffGrid, OnlineGp, Outcome, Wiski};
-use crate::error::{Error, Result, length};
+use crate::error::{Error, Result, finite, length};
 use crate::kernel::Kernel;
 use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, LbfgsB};
 use crate::likelihood::Target;
@@ -64,7 +64,7 @@ impl Process {
     }
 
     /// A process with its optimizer, as a file held them.
-    pub(super) fn resumed(model: Wiski, every_step: Option<(Adam, Vec<f64>)>, hits: Option<f64>) -> Self {
+    pub(crate) fn resumed(model: Wiski, every_step: Option<(Adam, Vec<f64>)>, hits: Option<f64>) -> Self {
         Self { model, every_step, hits }
     }
 
@@ -182,7 +182,7 @@ impl Learner {
     }
 
     /// The parts that a file held.
-    pub(super) fn resumed_from(
+    pub(crate) fn resumed_from(
         encoder: Encoder,
         processes: Vec<Process>,
         unseen: Option<Stats>,
@@ -247,7 +247,8 @@ impl Learner {
 
     /// What went wrong in maintenance since the last call, if anything did.
     pub(crate) fn take_failure(&mut self) -> Option<Error> {
-        self.failure.take()
+        let own = self.failure.take();
+        own.or_else(|| self.processes.iter_mut().find_map(|p| p.model.take_failure()))
     }
 
     /// What each process says about a row now.
@@ -280,6 +281,10 @@ impl Learner {
         settings: &Settings,
     ) -> Result<Outcome> {
         self.admit(x, settings)?;
+        // A number can be finite and its square not: it would be in the sums for ever.
+        for t in row.each {
+            finite("y²/noise", t.value * t.value / t.noise, 0)?;
+        }
         let (fading, factor) = self.fading.after(settings.half_life, time)?;
         if let Some(factor) = factor {
             self.decay(factor)?;

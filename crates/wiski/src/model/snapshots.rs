@@ -74,10 +74,7 @@ impl RowSurface {
     /// The joint latent mean and covariance of rows given one after the other. A point off the grid is an error
     /// here: an image does not grow.
     pub fn predict(&self, x: &[f64], out: &mut JointRows) -> Result<()> {
-        out.h.clear();
-        for (row, x) in self.encoder.rows(x)?.enumerate() {
-            out.h.extend(self.encoder.encode(x).map_err(|error| error.in_row(row))?);
-        }
+        out.h = self.encoder.encode_all(x)?;
         self.surface.predict(&out.h, &mut out.joint)?;
         let TargetScale { shift, scale } = self.scale;
         out.mean.clear();
@@ -104,11 +101,6 @@ impl RowSurface {
         let by_covariance: Vec<f64> = by_covariance.iter().map(|g| scale * scale * g).collect();
         let mut by_h = vec![0.0; joint.h.len()];
         self.surface.pull_back(&joint.h, &joint.joint, &by_mean, &by_covariance, &mut by_h)?;
-        let width = self.encoder.output_dim();
-        let by_rows = gradient.chunks_exact_mut(self.encoder.input_dim());
-        for ((x, by_x), by_h) in self.encoder.rows(x)?.zip(by_rows).zip(by_h.chunks_exact(width)) {
-            self.encoder.pull_back(x, by_h, by_x)?;
-        }
-        Ok(())
+        self.encoder.pull_back_all(x, &by_h, gradient)
     }
 }

@@ -73,11 +73,11 @@ pub struct TargetScale {
 impl TargetScale {
     pub(super) const IDENTITY: Self = Self { shift: 0.0, scale: 1.0 };
 
-    pub(super) fn apply(&self, y: f64) -> f64 {
+    pub(crate) fn apply(&self, y: f64) -> f64 {
         (y - self.shift) / self.scale
     }
 
-    pub(super) fn undo(&self, p: Prediction) -> Prediction {
+    pub(crate) fn undo(&self, p: Prediction) -> Prediction {
         let square = self.scale * self.scale;
         Prediction {
             mean: self.shift + self.scale * p.mean,

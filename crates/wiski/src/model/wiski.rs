@@ -64,6 +64,7 @@ pub struct Wiski {
     pool: Pool,
     updates_since_check: usize,
     refactorizations: usize,
+    failure: Option<Error>,
 }
 
 /// A model as it stands in a file.
@@ -163,6 +164,7 @@ impl Wiski {
             pool: Pool::default(),
             updates_since_check: 0,
             refactorizations: 0,
+            failure: None,
         }
     }
 
@@ -487,14 +489,30 @@ impl Wiski {
             // The statistics refuse more than the posterior, so they go first.
             self.stats.observe(x, y, noise)?;
             let prediction = posterior.condition(x, y, noise, &mut self.workspace)?;
-            self.check_drift()?;
+            let checked = self.check_drift();
+            self.note(checked);
             return Ok(prediction);
         }
         let mut prediction = self.posterior.predict(&self.stats, x, &mut self.workspace)?;
         prediction.noise *= noise;
         self.stats.observe(x, y, noise)?;
-        self.follow()?;
+        let followed = self.follow();
+        self.note(followed);
         Ok(prediction)
+    }
+
+    /// Keeps what went wrong after a row was learned: the statistics have it, and the posterior follows them when it
+    /// can.
+    fn note(&mut self, done: Result<()>) {
+        if let Err(error) = done {
+            self.failure = Some(error);
+        }
+    }
+
+    /// What went wrong after rows were learned since the last call, if anything did: a posterior that could not be
+    /// computed. It is tried again when it is asked for.
+    pub fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take()
     }
 
     /// Notes that the statistics have changed and the posterior has not.

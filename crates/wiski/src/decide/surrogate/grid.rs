@@ -1,4 +1,4 @@
-//! A landscape on grids: constant time and memory, however many results there are.
+//! A surrogate on grids: constant time and memory, however many results there are.
 //!
 //! In few dimensions that is one grid. A grid in many would have too many points; there the prior is a sum,
 //!
@@ -17,16 +17,20 @@ use serde::{Deserialize, Serialize};
 
 use super::super::pairs::{self, Pair};
 use super::super::region::{Frame, Region};
-use super::super::{OptimizerSettings, Standing, Surrogate};
-use super::{FIRST_NOISE, brief, in_coordinates, in_units, is_due, scale_of, thorough};
+use super::super::{Incumbent, OptimizerSettings, Surrogate};
+use super::{FIRST_NOISE, in_coordinates, scale_of, thorough};
 use crate::engine::Engine;
 use crate::error::{Error, Result, length};
+use crate::feature::{FeatureMap, Select};
 use crate::grid::Grid;
 use crate::kernel::{Kernel, MAX_DIM};
 use crate::learn::{Adam, HyperSpace, Hyperparameters, LbfgsB, Rows};
-use crate::model::{OffGrid, OnlineGp, Schedule, TargetScale, Wiski};
+use crate::likelihood::Target;
+use crate::model::{
+    ColumnScaling, Encoder, Fading, FixedEncoder, Learner, OffGrid, OnlineGp, Process, RowTargets, Schedule,
+    Settings, TargetScale, Wiski, brief,
+};
 use crate::posterior::{FunctionSample, Joint, Prediction, Surface};
-use crate::saved::{Restore, restored_after_reading};
 
 /// Up to so many dimensions a sum has all pairs.
 const ALL_PAIRS: usize = 6;
@@ -43,47 +47,76 @@ const SUM_TOLERANCE: f64 = 1e-4;
 
 /// A Gaussian process on one grid or several, with the scale of its values, of which large ones are wanted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(remote = "Self")]
-pub(super) struct Grids {
+#[serde(try_from = "SavedGrids")]
+pub(super) struct GridSurrogate {
     dim: usize,
     /// The dimensions that each grid reads.
     blocks: Vec<Vec<usize>>,
-    process: Wiski,
-    space: HyperSpace,
+    learner: Learner,
     scale: TargetScale,
     schedule: Schedule,
-    /// For one step of the hyperparameters a result: the optimiser and the gradient.
-    every_step: Option<(Adam, Vec<f64>)>,
-    since_refit: f64,
     /// The number of results when pairs were last sought.
     sought_at: usize,
     /// The box that the grids cover.
     frame: Frame,
     /// Where a search in many dimensions looks.
     region: Option<Region>,
+    /// What went wrong beside the results.
+    #[serde(skip)]
+    failure: Option<Error>,
 }
 
-restored_after_reading!(Grids);
+/// As it stands in a file: with a learner, or with its parts, as format 1 had them.
+#[derive(Deserialize)]
+struct SavedGrids {
+    dim: usize,
+    blocks: Vec<Vec<usize>>,
+    learner: Option<Learner>,
+    process: Option<Wiski>,
+    space: Option<HyperSpace>,
+    every_step: Option<(Adam, Vec<f64>)>,
+    #[serde(default)]
+    since_refit: f64,
+    scale: TargetScale,
+    schedule: Schedule,
+    sought_at: usize,
+    frame: Frame,
+    region: Option<Region>,
+}
 
-impl Restore for Grids {
-    fn restore(&mut self) -> Result<()> {
-        length("coordinates", self.process.input_dim(), self.reads().count())?;
-        self.frame.check(self.dim)?;
-        self.region.as_ref().map_or(Ok(()), |region| region.searched().check(self.dim))?;
-        if let Some(k) = self.reads().find(|&k| k >= self.dim) {
-            let reason = format!("there is no dimension {k} among {}", self.dim);
-            return Err(Error::Config { field: "blocks".into(), reason });
-        }
-        self.space.check_fits(&self.process.hyperparameters())?;
-        if let Some((adam, gradient)) = &self.every_step {
-            length("coordinates of the optimiser", self.space.dim(), adam.dim())?;
-            length("gradient", self.space.dim(), gradient.len())?;
-        }
-        Ok(())
+impl TryFrom<SavedGrids> for GridSurrogate {
+    type Error = Error;
+
+    fn try_from(saved: SavedGrids) -> Result<Self> {
+        let SavedGrids { dim, blocks, scale, schedule, sought_at, frame, region, .. } = saved;
+        frame.check(dim)?;
+        region.as_ref().map_or(Ok(()), |region| region.searched().check(dim))?;
+        let learner = match (saved.learner, saved.process, saved.space) {
+            (Some(learner), ..) => learner,
+            (None, Some(process), Some(space)) => Learner::resumed_from(
+                encoder(&frame, &blocks)?,
+                vec![Process::resumed(process, saved.every_step, None)],
+                None,
+                (space, None, Fading::default()),
+                (saved.since_refit, 0),
+            )?,
+            _ => return Err(Error::Config { field: "process".into(), reason: "is missing".into() }),
+        };
+        length("coordinates", learner.first().input_dim(), blocks.iter().flatten().count())?;
+        Ok(Self { dim, blocks, learner, scale, schedule, sought_at, frame, region, failure: None })
     }
 }
 
-impl Grids {
+/// From points in [−1, 1]^d to the coordinates that the grids read: −1 to 1 across the frame.
+fn encoder(frame: &Frame, blocks: &[Vec<usize>]) -> Result<Encoder> {
+    let mut scaling = ColumnScaling::from_bounds(&frame.sides());
+    scaling.limit.fill(1.0);
+    let map = FeatureMap::from(Select::new(frame.dim(), blocks.concat())?);
+    let moments = map.new_moments();
+    Ok(Encoder::new(scaling, map, moments))
+}
+
+impl GridSurrogate {
     /// A model fitted to the first results. Their `noise` is the variance of each value where that is known,
     /// and 1 where it is learned.
     pub(super) fn new(dim: usize, settings: &OptimizerSettings, rows: &Rows) -> Result<Self> {
@@ -116,12 +149,11 @@ impl Grids {
         let hyper = Hyperparameters { kernels: kernels.collect::<Result<_>>()?, noise };
         let mut new = Self::build(frame, settings, blocks, &hyper, scale, &rows)?;
         new.region = region;
-        new.process.refit(&new.space, &thorough())?;
+        new.learner.refit(&thorough())?;
         if dim > ALL_PAIRS && rows.len() >= PAIRS_FROM {
             new.seek_pairs(settings, &rows)?;
-            new.process.refit(&new.space, &brief())?;
+            new.learner.refit(&brief())?;
         }
-        new.refresh_gradient()?;
         Ok(new)
     }
 
@@ -154,28 +186,13 @@ impl Grids {
         for (name, prior) in &settings.priors {
             space = space.with_prior(name, in_coordinates(name, *prior, blocks.len()))?;
         }
-        let (process, schedule, sought_at) = (builder.build()?, settings.schedule, rows.len());
-        let every_step = match schedule {
-            Schedule::EveryStep { rate } => Some((Adam::new(space.dim(), rate)?, vec![0.0; space.dim()])),
-            Schedule::Geometric { .. } | Schedule::Off => None,
-        };
-        let mut new = Self {
-            dim,
-            blocks,
-            process,
-            space,
-            scale,
-            schedule,
-            every_step,
-            since_refit: 0.0,
-            sought_at,
-            frame,
-            region: None,
-        };
-        let y: Vec<f64> = rows.y.iter().map(|y| (y - scale.shift) / scale.scale).collect();
-        let h = new.gather(&rows.x);
-        new.process.observe_batch(&h, &y, Some(&rows.noise))?;
-        Ok(new)
+        let mut process = builder.build()?;
+        let (encoder, schedule, sought_at) = (encoder(&frame, &blocks)?, settings.schedule, rows.len());
+        let y: Vec<f64> = rows.y.iter().map(|&y| scale.apply(y)).collect();
+        process.observe_batch(&encoder.encode_all(&rows.x)?, &y, Some(&rows.noise))?;
+        let processes = vec![Process::new(process, None)];
+        let learner = Learner::new(encoder, processes, None, space, None, Fading::default(), schedule)?;
+        Ok(Self { dim, blocks, learner, scale, schedule, sought_at, frame, region: None, failure: None })
     }
 
     /// The number of dimensions.
@@ -185,7 +202,7 @@ impl Grids {
 
     /// The Gaussian process on the grid or grids, in units of standardised values.
     pub(super) fn process(&self) -> &Wiski {
-        &self.process
+        self.learner.first()
     }
 
     /// The dimensions that each of its grids reads.
@@ -204,26 +221,19 @@ impl Grids {
         self.frame.sides()
     }
 
+    /// What went wrong beside the results since the last call.
+    pub(super) fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take().or_else(|| self.learner.take_failure())
+    }
+
     /// What the model says about a point that it covers, in the units of the values.
-    pub(super) fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
+    pub(super) fn predict(&self, x: &[f64]) -> Result<Prediction> {
         length("x", self.dim, x.len())?;
         if !self.frame.contains(x) {
             let reason = format!("{x:?} lies outside of the box that the model covers now");
             return Err(Error::Config { field: "x".into(), reason });
         }
-        let h = self.gather(x);
-        let p = self.process.predict(&h)?;
-        Ok(in_units(self.scale, p))
-    }
-
-    /// The dimension that each coordinate of the process reads.
-    fn reads(&self) -> impl Iterator<Item = usize> + '_ {
-        self.blocks.iter().flatten().copied()
-    }
-
-    /// The coordinates of the process for points given row after row.
-    fn gather(&self, x: &[f64]) -> Vec<f64> {
-        self.lens().gather(x)
+        Ok(self.scale.undo(self.learner.predict_first(x)?))
     }
 
     /// The places of results that the model covers, row after row.
@@ -236,19 +246,15 @@ impl Grids {
         self.region.as_ref().map_or_else(|| self.frame.sides(), |r| r.searched().sides())
     }
 
-    fn lens(&self) -> Lens {
-        Lens { frame: self.frame.clone(), reads: self.reads().collect() }
-    }
-
     /// The posterior for joint predictions.
-    pub(super) fn terrain(&self) -> Result<GridTerrain> {
-        let (surface, lens) = (self.process.posterior()?.surface(), self.lens());
-        Ok(GridTerrain { surface, lens, searched: self.searched() })
+    pub(super) fn posterior(&self) -> Result<GridPosterior> {
+        let (surface, encoder) = (self.process().posterior()?.surface(), self.learner.encoder().fixed()?);
+        Ok(GridPosterior { surface, encoder, frame: self.frame.clone(), searched: self.searched() })
     }
 
     /// A whole function drawn from the posterior.
     pub(super) fn sample(&self, rng: &mut Xoshiro256PlusPlus) -> Result<GridPath> {
-        Ok(GridPath { function: self.process.sample(rng)?, lens: self.lens() })
+        Ok(GridPath { function: self.process().sample(rng)?, encoder: self.learner.encoder().fixed()? })
     }
 
     /// Predicts a value, then learns it, in constant time, if it lies in the box that the model covers. `all` are
@@ -257,41 +263,35 @@ impl Grids {
     pub(super) fn observe(&mut self, settings: &OptimizerSettings, all: &Rows) -> Result<Option<Prediction>> {
         let last = all.len() - 1;
         let is_covered = self.frame.contains(&all.x[last * self.dim..]);
-        let prediction = if is_covered { Some(self.learn(settings, all)?) } else { None };
+        let prediction = if is_covered { Some(self.learn(all)?) } else { None };
+        // The result is learned: what fails from here on is reported apart.
+        if is_covered && self.learner.is_refit_due(self.schedule) {
+            self.failure = self.refit(settings, all, &brief()).err().or(self.failure.take());
+        }
         let deviation = self.scale.scale;
         if self.region.as_mut().is_some_and(|region| region.judge(all.y[last], deviation)) {
-            // By its mean: the best value that was measured may have been luck.
-            let best = Standing::among(&self.terrain()?, &self.covered(all))?.incumbent;
-            let place = best.map_or_else(|| vec![0.0; self.dim], |b| b.0);
-            let moved = self.region.as_ref().map(|region| region.moved(&place));
-            *self = Self::over(moved, self.dim, settings, all)?;
+            self.failure = self.move_region(settings, all).err().or(self.failure.take());
         }
         Ok(prediction)
     }
 
+    /// Closes in on the best point, or opens up, as the region says.
+    fn move_region(&mut self, settings: &OptimizerSettings, all: &Rows) -> Result<()> {
+        // By its mean: the best value that was measured may have been luck.
+        let best = Incumbent::among(&self.posterior()?, &self.covered(all))?.place;
+        let place = best.map_or_else(|| vec![0.0; self.dim], |b| b.0);
+        let moved = self.region.as_ref().map(|region| region.moved(&place));
+        *self = Self::over(moved, self.dim, settings, all)?;
+        Ok(())
+    }
+
     /// Learns the last result.
-    fn learn(&mut self, settings: &OptimizerSettings, all: &Rows) -> Result<Prediction> {
+    fn learn(&mut self, all: &Rows) -> Result<Prediction> {
         let last = all.len() - 1;
-        let (y, noise) = ((all.y[last] - self.scale.shift) / self.scale.scale, all.noise[last]);
-        let h = self.gather(&all.x[last * self.dim..]);
-        let prediction = match &mut self.every_step {
-            None => self.process.step_noisy(&h, y, noise)?.1,
-            Some((adam, gradient)) => {
-                let prediction = self.process.predict(&h)?;
-                let mut hyper = self.process.hyperparameters();
-                self.space.adam_step(adam, &mut hyper, gradient)?;
-                self.process.absorb(&h, y, noise)?;
-                self.process.set_hyperparameters_later(hyper);
-                self.process.evaluate(&self.space, gradient)?;
-                Prediction { noise: prediction.noise * noise, ..prediction }
-            }
-        };
-        let prediction = in_units(self.scale, prediction);
-        self.since_refit += 1.0;
-        if is_due(self.schedule, self.since_refit, self.process.count()) {
-            self.refit(settings, all, &brief())?;
-        }
-        Ok(prediction)
+        let target = Target { value: self.scale.apply(all.y[last]), noise: all.noise[last] };
+        let rows = Settings { off_grid: OffGrid::Error, schedule: self.schedule, ..Settings::default() };
+        self.learner.learn(&all.x[last * self.dim..], &RowTargets::of_value(&target), None, &rows)?;
+        Ok(self.scale.undo(self.learner.predictions()[0]))
     }
 
     /// Fits the hyperparameters to convergence.
@@ -299,42 +299,31 @@ impl Grids {
         self.refit(settings, all, &thorough())
     }
 
-    fn refit(&mut self, settings: &OptimizerSettings, all: &Rows, optimiser: &LbfgsB) -> Result<()> {
+    fn refit(&mut self, settings: &OptimizerSettings, all: &Rows, optimizer: &LbfgsB) -> Result<()> {
         let rows = &inside(&self.frame, all);
-        let new = scale_of(rows);
-        let factor = new.scale / self.scale.scale;
-        self.process.rescale_targets((new.shift - self.scale.shift) / self.scale.scale, factor)?;
+        let (old, new) = (self.scale, scale_of(rows));
+        self.learner.rescale_targets((new.shift - old.shift) / old.scale, new.scale / old.scale)?;
         self.scale = new;
         if self.dim > ALL_PAIRS && rows.len() >= (2 * self.sought_at).max(PAIRS_FROM) {
             self.seek_pairs(settings, rows)?;
         }
-        self.process.refit(&self.space, optimiser)?;
-        self.since_refit = 0.0;
-        self.refresh_gradient()
-    }
-
-    /// For one step a result: the gradient at the present hyperparameters.
-    fn refresh_gradient(&mut self) -> Result<()> {
-        if let Some((_, gradient)) = &mut self.every_step {
-            self.process.evaluate(&self.space, gradient)?;
-        }
-        Ok(())
+        self.learner.refit(optimizer)
     }
 
     /// Chooses the pairs anew, given the results in the frame; those that stay keep their hyperparameters.
     fn seek_pairs(&mut self, settings: &OptimizerSettings, rows: &Rows) -> Result<()> {
-        let before = self.process.hyperparameters();
+        let before = self.process().hyperparameters();
         let singles: Vec<usize> = (0..self.blocks.len()).filter(|&j| self.blocks[j].len() == 1).collect();
         let kernels = singles.iter().map(|&j| before.kernels[j].clone()).collect();
         let alone = Hyperparameters { kernels, noise: before.noise };
         let singles = with_pairs(self.dim, &[]);
-        let mut effects = Self::build(self.frame.clone(), settings, singles, &alone, self.scale, rows)?;
+        let effects = Self::build(self.frame.clone(), settings, singles, &alone, self.scale, rows)?;
         let mut residuals = Vec::with_capacity(rows.len());
         for (x, y) in rows.x.chunks_exact(self.dim).zip(&rows.y) {
             residuals.push((y - effects.predict(x)?.mean) / self.scale.scale);
         }
         // Its blocks are the dimensions in order, so that these are the coordinates of the points.
-        let places = effects.gather(&rows.x);
+        let places = effects.learner.encoder().encode_all(&rows.x)?;
         let blocks = with_pairs(self.dim, &pairs::choose(self.dim, &places, &residuals)?);
         let kernel = |block: &Vec<usize>| match self.blocks.iter().position(|b| b == block) {
             Some(j) => Ok(before.kernels[j].clone()),
@@ -378,53 +367,31 @@ fn first_kernel(settings: &OptimizerSettings, axes: usize, blocks: usize) -> Res
     Ok(Kernel::new(settings.family, axes)?.scaled((blocks as f64).recip()))
 }
 
-/// From points in [−1, 1]^d to the coordinates that grids read, and back from derivatives in these.
+/// The posterior of a [`GridSurrogate`] over all its dimensions, for joint predictions.
 #[derive(Debug, Clone)]
-struct Lens {
-    frame: Frame,
-    /// The dimension that each coordinate of the grids reads.
-    reads: Vec<usize>,
-}
-
-impl Lens {
-    fn gather(&self, x: &[f64]) -> Vec<f64> {
-        let points = x.chunks_exact(self.frame.dim());
-        points.flat_map(|x| self.reads.iter().map(|&k| self.frame.inner(k, x[k]))).collect()
-    }
-
-    /// Adds derivatives in the grids' coordinates to those in the points'.
-    fn scatter(&self, by_h: &[f64], gradient: &mut [f64]) {
-        let points = gradient.chunks_exact_mut(self.frame.dim());
-        for (by_h, g) in by_h.chunks_exact(self.reads.len()).zip(points) {
-            self.reads.iter().zip(by_h).for_each(|(&k, slope)| g[k] += slope * self.frame.slope(k));
-        }
-    }
-}
-
-/// The posterior of a [`Grids`] over all its dimensions, for joint predictions.
-#[derive(Debug, Clone)]
-pub(in super::super) struct GridTerrain {
+pub(in super::super) struct GridPosterior {
     surface: Surface,
-    lens: Lens,
+    encoder: FixedEncoder,
+    frame: Frame,
     searched: Vec<(f64, f64)>,
 }
 
-impl GridTerrain {
+impl GridPosterior {
     /// Takes the mean at a point for granted: its result is pending. One that the model does not cover says
     /// nothing about what it does.
     pub(super) fn assume_mean(&mut self, x: &[f64]) -> Result<()> {
-        if !self.lens.frame.contains(x) {
+        if !self.frame.contains(x) {
             return Ok(());
         }
-        let h = self.lens.gather(x);
+        let h = self.encoder.encode(x)?;
         let mean = self.surface.mean(&h)?;
         self.surface.condition(&h, mean, 1.0)
     }
 }
 
-impl Surrogate for GridTerrain {
+impl Surrogate for GridPosterior {
     fn dim(&self) -> usize {
-        self.lens.frame.dim()
+        self.frame.dim()
     }
 
     fn bounds(&self) -> Vec<(f64, f64)> {
@@ -436,11 +403,11 @@ impl Surrogate for GridTerrain {
     }
 
     fn mean(&self, x: &[f64]) -> Result<f64> {
-        self.surface.mean(&self.lens.gather(x))
+        self.surface.mean(&self.encoder.encode(x)?)
     }
 
     fn predict(&self, x: &[f64], out: &mut Joint) -> Result<()> {
-        self.surface.predict(&self.lens.gather(x), out)
+        self.surface.predict(&self.encoder.encode_all(x)?, out)
     }
 
     fn pull_back(
@@ -451,28 +418,27 @@ impl Surrogate for GridTerrain {
         by_covariance: &[f64],
         gradient: &mut [f64],
     ) -> Result<()> {
-        let h = self.lens.gather(x);
+        let h = self.encoder.encode_all(x)?;
         let mut by_h = vec![0.0; h.len()];
         self.surface.pull_back(&h, joint, by_mean, by_covariance, &mut by_h)?;
-        self.lens.scatter(&by_h, gradient);
-        Ok(())
+        self.encoder.pull_back_all(x, &by_h, gradient)
     }
 }
 
-/// A function drawn from the posterior of a [`Grids`].
+/// A function drawn from the posterior of a [`GridSurrogate`].
 pub(in super::super) struct GridPath {
     function: FunctionSample,
-    lens: Lens,
+    encoder: FixedEncoder,
 }
 
 impl GridPath {
     pub(super) fn evaluate(&self, x: &[f64], gradient: Option<&mut [f64]>) -> Result<f64> {
-        let h = self.lens.gather(x);
+        let h = self.encoder.encode(x)?;
         let Some(gradient) = gradient else { return self.function.value(&h) };
         let mut by_h = vec![0.0; h.len()];
         let value = self.function.value_and_gradient(&h, &mut by_h)?;
         gradient.fill(0.0);
-        self.lens.scatter(&by_h, gradient);
+        self.encoder.pull_back(x, &by_h, gradient)?;
         Ok(value)
     }
 }
@@ -510,21 +476,21 @@ mod tests {
         for (dim, half) in [(2, 1.0), (5, 0.4), (7, 1.0)] {
             let settings = OptimizerSettings::default();
             let region = (dim > 4).then(|| Region::at(vec![0.1; dim], half));
-            let landscape = Grids::over(region, dim, &settings, &rows(dim, 60)).unwrap();
-            let terrain = landscape.terrain().unwrap();
+            let surrogate = GridSurrogate::over(region, dim, &settings, &rows(dim, 60)).unwrap();
+            let posterior = surrogate.posterior().unwrap();
             let q = 2;
             let x: Vec<f64> = (0..q * dim).map(|i| 0.1 + 0.4 * (3.3 * i as f64).cos()).collect();
             let samples = BaseSamples::new(q, 64, 5);
-            let standing = Standing::among(&terrain, &landscape.covered(&rows(dim, 60))).unwrap();
+            let incumbent = Incumbent::among(&posterior, &surrogate.covered(&rows(dim, 60))).unwrap();
             let criterion = Acquisition::UCB;
             let mut gradient = vec![0.0; q * dim];
-            let question = (&x[..], &standing, &samples);
-            criterion.value_and_gradient(&terrain, question, &mut Joint::default(), &mut gradient).unwrap();
+            let question = (&x[..], &incumbent, &samples);
+            criterion.value_and_gradient(&posterior, question, &mut Joint::default(), &mut gradient).unwrap();
             let value = |x: &[f64]| {
-                criterion.value(&terrain, (x, &standing, &samples), &mut Joint::default()).unwrap()
+                criterion.value(&posterior, (x, &incumbent, &samples), &mut Joint::default()).unwrap()
             };
             assert_gradient(&x, &gradient, value);
-            let path = landscape.sample(&mut Xoshiro256PlusPlus::seed_from_u64(1)).unwrap();
+            let path = surrogate.sample(&mut Xoshiro256PlusPlus::seed_from_u64(1)).unwrap();
             let mut gradient = vec![0.0; dim];
             path.evaluate(&x[..dim], Some(&mut gradient)).unwrap();
             assert_gradient(&x[..dim], &gradient, |x| path.evaluate(x, None).unwrap());
@@ -535,14 +501,14 @@ mod tests {
     fn learning_one_by_one_is_learning_all_at_once() {
         let (settings, all) =
             (OptimizerSettings { schedule: Schedule::Off, ..Default::default() }, rows(5, 40));
-        let mut one = Grids::new(5, &settings, &all.filter(|i| i < 20)).unwrap();
+        let mut one = GridSurrogate::new(5, &settings, &all.filter(|i| i < 20)).unwrap();
         let before = one.clone();
         for n in 20..40 {
-            one.learn(&settings, &all.filter(|i| i <= n)).unwrap();
+            one.learn(&all.filter(|i| i <= n)).unwrap();
         }
-        let hyper = before.process.hyperparameters();
-        let mut whole =
-            Grids::build(before.frame, &settings, before.blocks, &hyper, before.scale, &all).unwrap();
+        let hyper = before.process().hyperparameters();
+        let whole =
+            GridSurrogate::build(before.frame, &settings, before.blocks, &hyper, before.scale, &all).unwrap();
         let place = [0.1, -0.4, 0.3, 0.8, -0.9];
         let (a, b) = (one.predict(&place).unwrap(), whole.predict(&place).unwrap());
         assert!((a.mean - b.mean).abs() < 1e-9 && (a.variance - b.variance).abs() < 1e-9, "{a:?} {b:?}");
@@ -552,24 +518,24 @@ mod tests {
     fn a_search_without_success_closes_in() {
         let (settings, mut all) =
             (OptimizerSettings { local: Some(true), ..Default::default() }, rows(2, 30));
-        let mut landscape = Grids::new(2, &settings, &all).unwrap();
-        assert_eq!(landscape.covers(), vec![(-1.0, 1.0); 2]);
-        let best = Standing::among(&landscape.terrain().unwrap(), &all.x).unwrap().incumbent.unwrap().0;
+        let mut surrogate = GridSurrogate::new(2, &settings, &all).unwrap();
+        assert_eq!(surrogate.covers(), vec![(-1.0, 1.0); 2]);
+        let best = Incumbent::among(&surrogate.posterior().unwrap(), &all.x).unwrap().place.unwrap().0;
         for _ in 0..12 {
             // The same place and a poor value, over and over.
             all.push(&best, 5.0, 1.0);
-            landscape.observe(&settings, &all).unwrap();
+            surrogate.observe(&settings, &all).unwrap();
         }
-        let covers = landscape.covers();
+        let covers = surrogate.covers();
         assert!(covers.iter().any(|side| *side != (-1.0, 1.0)), "{covers:?}");
-        assert!(landscape.process.count() < all.len() as f64);
+        assert!(surrogate.process().count() < all.len() as f64);
         // Points are proposed inside of what is covered, and elsewhere nothing is predicted.
         let inside = |(outer, inner): (&(f64, f64), &(f64, f64))| outer.0 <= inner.0 && inner.1 <= outer.1;
-        assert!(covers.iter().zip(&landscape.searched()).all(inside));
+        assert!(covers.iter().zip(&surrogate.searched()).all(inside));
         let far: Vec<f64> = covers.iter().map(|s| if s.0 > -1.0 { -1.0 } else { 1.0 }).collect();
         let outside = covers.iter().zip(&far).any(|(s, x)| *x < s.0 || *x > s.1);
-        assert!(!outside || landscape.predict(&far).is_err());
+        assert!(!outside || surrogate.predict(&far).is_err());
         all.push(&far, 0.0, 1.0);
-        assert!(outside && landscape.observe(&settings, &all).unwrap().is_none());
+        assert!(outside && surrogate.observe(&settings, &all).unwrap().is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! A landscape without a grid, for the first results: an exact process on all of them.
+//! A surrogate without a grid, for the first results: an exact process on all of them.
 //!
 //! A grid's points are apart; what a function does in between, a smooth kernel can tell only as well as cubic
 //! interpolation can. That is nothing beside noise, but without noise it is what keeps a search from the last
@@ -8,12 +8,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use super::super::OptimizerSettings;
-use super::{FIRST_NOISE, brief, in_coordinates, in_units, is_due, scale_of, thorough};
-use crate::error::{Result, length};
+use super::{FIRST_NOISE, in_coordinates, scale_of, thorough};
+use crate::error::{Error, Result, length};
 use crate::exact::{ExactProcess, KernelPosterior, PathSample};
 use crate::kernel::{Family, Kernel};
 use crate::learn::{Adam, HyperSpace, Hyperparameters, LbfgsB, Rows};
-use crate::model::{Schedule, TargetScale};
+use crate::model::{Schedule, TargetScale, brief};
 use crate::posterior::Prediction;
 use crate::saved::{Restore, restored_after_reading};
 
@@ -26,7 +26,7 @@ const FIRST_RESTART: usize = 50;
 /// An exact process over [−1, 1]^d with the scale of its values, of which large ones are wanted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(remote = "Self")]
-pub(super) struct Exact {
+pub(super) struct ExactSurrogate {
     process: ExactProcess,
     space: HyperSpace,
     scale: TargetScale,
@@ -37,19 +37,22 @@ pub(super) struct Exact {
     restarted_at: usize,
     /// Whether a grid would have been too coarse.
     pub(super) stays: bool,
+    /// What went wrong beside the results.
+    #[serde(skip)]
+    pub(super) failure: Option<Error>,
 }
 
-restored_after_reading!(Exact);
+restored_after_reading!(ExactSurrogate);
 
-impl Restore for Exact {
+impl Restore for ExactSurrogate {
     fn restore(&mut self) -> Result<()> {
         self.space.check_fits(&self.process.hyperparameters()?)?;
         let unknowns = self.space.dim();
-        self.adam.as_ref().map_or(Ok(()), |a| length("coordinates of the optimiser", unknowns, a.dim()))
+        self.adam.as_ref().map_or(Ok(()), |a| length("coordinates of the optimizer", unknowns, a.dim()))
     }
 }
 
-impl Exact {
+impl ExactSurrogate {
     /// Whether a kernel's family can do without a grid.
     pub(super) fn can_have(family: Family) -> bool {
         matches!(family, Family::Rbf | Family::Matern12 | Family::Matern32 | Family::Matern52)
@@ -86,6 +89,7 @@ impl Exact {
             since_refit: 0.0,
             restarted_at: all.len().max(FIRST_RESTART / 2),
             stays: false,
+            failure: None,
         })
     }
 
@@ -98,10 +102,10 @@ impl Exact {
     }
 
     pub(super) fn predict(&self, x: &[f64]) -> Result<Prediction> {
-        Ok(in_units(self.scale, self.process.predict(x)?))
+        Ok(self.scale.undo(self.process.predict(x)?))
     }
 
-    pub(super) fn terrain(&self) -> KernelPosterior {
+    pub(super) fn posterior(&self) -> KernelPosterior {
         self.process.posterior()
     }
 
@@ -113,28 +117,32 @@ impl Exact {
     pub(super) fn observe(&mut self, settings: &OptimizerSettings, all: &Rows) -> Result<Prediction> {
         let (last, dim) = (all.len() - 1, self.process.dim());
         let (x, noise) = (&all.x[last * dim..], all.noise[last]);
-        let prediction = self.process.predict(x)?;
-        let prediction = Prediction { noise: prediction.noise * noise, ..prediction };
-        let y = (all.y[last] - self.scale.shift) / self.scale.scale;
-        self.process.observe(x, y, noise)?;
+        let before = self.process.predict(x)?;
+        let before = self.scale.undo(Prediction { noise: before.noise * noise, ..before });
+        self.process.observe(x, self.scale.apply(all.y[last]), noise)?;
         self.since_refit += 1.0;
+        // The result is learned: what fails from here on is reported apart.
+        self.failure = self.maintain(settings.schedule).err().or(self.failure.take());
+        Ok(before)
+    }
+
+    /// Lets the hyperparameters follow.
+    fn maintain(&mut self, schedule: Schedule) -> Result<()> {
         if let Some(adam) = &mut self.adam {
             let (mut hyper, mut gradient) = (self.process.hyperparameters()?, vec![0.0; self.space.dim()]);
             let count = self.process.count() as f64;
             self.space.objective(count, &hyper, &self.process.evidence(), &mut gradient)?;
             self.space.adam_step(adam, &mut hyper, &gradient)?;
-            self.process.set_hyperparameters(&hyper)?;
-        } else if self.is_due(settings.schedule) {
-            self.refit(&brief())?;
+            return self.process.set_hyperparameters(&hyper);
         }
-        Ok(in_units(self.scale, prediction))
+        if self.is_due(schedule) { self.refit(&brief()) } else { Ok(()) }
     }
 
     /// On a geometric schedule the first results are each followed by a fit: it takes milliseconds, and among few
     /// results every one can change what the kernel should be.
     fn is_due(&self, schedule: Schedule) -> bool {
         let is_early = matches!(schedule, Schedule::Geometric { .. }) && self.process.count() < EACH_UNTIL;
-        is_early || is_due(schedule, self.since_refit, self.process.count() as f64)
+        is_early || schedule.is_due(self.since_refit, self.process.count() as f64)
     }
 
     /// Fits the hyperparameters to convergence.
@@ -142,12 +150,12 @@ impl Exact {
         self.refit(&thorough())
     }
 
-    fn refit(&mut self, optimiser: &LbfgsB) -> Result<()> {
+    fn refit(&mut self, optimizer: &LbfgsB) -> Result<()> {
         let own = scale_of(self.process.rows());
         self.process.rescale_targets(own.shift, own.scale)?;
         let TargetScale { shift, scale } = self.scale;
         self.scale = TargetScale { shift: shift + scale * own.shift, scale: scale * own.scale };
-        let fitted = self.process.refit(&self.space, optimiser)?;
+        let fitted = self.process.refit(&self.space, optimizer)?;
         self.since_refit = 0.0;
         if self.process.count() >= 2 * self.restarted_at {
             self.restart(fitted.value)?;

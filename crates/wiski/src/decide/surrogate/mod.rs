@@ -1,23 +1,23 @@
-//! The model of an optimiser: a Gaussian process over a box of any number of dimensions, in coordinates [−1, 1].
+//! The model of an optimizer: a Gaussian process over a box of any number of dimensions, in coordinates [−1, 1].
 //!
 //! It begins as an exact process (`exact`), which costs little while results are few and sees every detail. Beyond
-//! [`OptimizerSettings::exact_until`] results it moves to grids (`grids`), and from then on a result costs the same
+//! [`OptimizerSettings::exact_until`] results it moves to grids (`grid`), and from then on a result costs the same
 //! however many there were. If the grid is too coarse for what the exact process has seen, that stays for as many
 //! results again; then the grid becomes finer by closing in on the best point.
 
 mod exact;
-mod grids;
+mod grid;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use self::exact::Exact;
-use self::grids::{GridPath, GridTerrain, Grids};
+use self::exact::ExactSurrogate;
+use self::grid::{GridPath, GridPosterior, GridSurrogate};
 use super::{OptimizerSettings, Surrogate};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exact::{KernelPosterior, PathSample};
 use crate::learn::{Hyperparameters, Hyperprior, LbfgsB, Rows};
-use crate::model::{OnlineGp, Schedule, TargetScale};
+use crate::model::{OnlineGp, TargetScale};
 use crate::posterior::Prediction;
 
 /// The noise variance to start from, in units of standardised values.
@@ -29,22 +29,22 @@ const COARSE: f64 = 0.05;
 
 /// A Gaussian process over [−1, 1]^d with the scale of its values, of which large ones are wanted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Landscape(Form);
+pub struct SurrogateModel(Form);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Form {
-    Exact(Box<Exact>),
-    Grids(Box<Grids>),
+    Exact(Box<ExactSurrogate>),
+    Grids(Box<GridSurrogate>),
 }
 
-impl Landscape {
+impl SurrogateModel {
     /// A model fitted to the first results. Their `noise` is the variance of each value where that is known,
     /// and 1 where it is learned.
     pub(super) fn new(dim: usize, settings: &OptimizerSettings, rows: &Rows) -> Result<Self> {
         if is_exact(settings, rows) {
-            return Ok(Self(Form::Exact(Box::new(Exact::new(dim, settings, rows)?))));
+            return Ok(Self(Form::Exact(Box::new(ExactSurrogate::new(dim, settings, rows)?))));
         }
-        Ok(Self(Form::Grids(Box::new(Grids::new(dim, settings, rows)?))))
+        Ok(Self(Form::Grids(Box::new(GridSurrogate::new(dim, settings, rows)?))))
     }
 
     /// The number of dimensions.
@@ -110,8 +110,8 @@ impl Landscape {
     }
 
     /// What the model says about a point that it covers, in the units of the values.
-    pub fn predict(&mut self, x: &[f64]) -> Result<Prediction> {
-        match &mut self.0 {
+    pub fn predict(&self, x: &[f64]) -> Result<Prediction> {
+        match &self.0 {
             Form::Exact(exact) => exact.predict(x),
             Form::Grids(grids) => grids.predict(x),
         }
@@ -134,10 +134,10 @@ impl Landscape {
     }
 
     /// The posterior for joint predictions.
-    pub(super) fn terrain(&self) -> Result<Terrain> {
+    pub(super) fn posterior(&self) -> Result<SurrogatePosterior> {
         Ok(match &self.0 {
-            Form::Exact(exact) => Terrain::Exact(exact.terrain()),
-            Form::Grids(grids) => Terrain::Grids(Box::new(grids.terrain()?)),
+            Form::Exact(exact) => SurrogatePosterior::Exact(exact.posterior()),
+            Form::Grids(grids) => SurrogatePosterior::Grids(Box::new(grids.posterior()?)),
         })
     }
 
@@ -160,7 +160,15 @@ impl Landscape {
                     return Ok(Some(exact.observe(settings, all)?));
                 }
                 let dim = exact.process().dim();
-                let mut grids = Grids::new(dim, settings, all)?;
+                let mut grids = match GridSurrogate::new(dim, settings, all) {
+                    Ok(grids) => grids,
+                    // The exact process stays until grids succeed.
+                    Err(error) => {
+                        let prediction = exact.observe(settings, all)?;
+                        exact.failure = Some(error);
+                        return Ok(Some(prediction));
+                    }
+                };
                 let is_coarse = settings.local.is_none() && lost(exact, &grids)? > COARSE;
                 if is_coarse && !exact.stays {
                     exact.stays = true;
@@ -176,6 +184,14 @@ impl Landscape {
         }
     }
 
+    /// What went wrong beside the results since the last call.
+    pub(super) fn take_failure(&mut self) -> Option<Error> {
+        match &mut self.0 {
+            Form::Exact(exact) => exact.failure.take(),
+            Form::Grids(grids) => grids.take_failure(),
+        }
+    }
+
     /// Fits the hyperparameters to convergence.
     pub(super) fn converge(&mut self, settings: &OptimizerSettings, all: &Rows) -> Result<()> {
         match &mut self.0 {
@@ -186,7 +202,7 @@ impl Landscape {
 }
 
 /// What a result says less on grids than in the exact process: log evidence a row, in the units of the values.
-fn lost(exact: &Exact, grids: &Grids) -> Result<f64> {
+fn lost(exact: &ExactSurrogate, grids: &GridSurrogate) -> Result<f64> {
     let exact_says = exact.process().evidence().value / exact.process().count() as f64;
     let grids_say = grids.process().evidence()?.value / grids.process().count();
     Ok(exact_says - exact.scale().scale.ln() - (grids_say - grids.scale().scale.ln()))
@@ -194,18 +210,7 @@ fn lost(exact: &Exact, grids: &Grids) -> Result<f64> {
 
 /// Whether the results are few enough for an exact process, and the settings such that it can have them.
 fn is_exact(settings: &OptimizerSettings, rows: &Rows) -> bool {
-    rows.len() <= settings.exact_until && settings.local != Some(true) && Exact::can_have(settings.family)
-}
-
-/// A prediction of standardised values in the units of the values.
-fn in_units(TargetScale { shift, scale }: TargetScale, p: Prediction) -> Prediction {
-    let square = scale * scale;
-    Prediction { mean: shift + scale * p.mean, variance: square * p.variance, noise: square * p.noise }
-}
-
-/// Whether hyperparameters are to be fitted again, so many results after the last time.
-fn is_due(schedule: Schedule, since: f64, count: f64) -> bool {
-    matches!(schedule, Schedule::Geometric { ratio } if since >= (ratio - 1.0) * (count - since).max(10.0))
+    rows.len() <= settings.exact_until && settings.local != Some(true) && ExactSurrogate::can_have(settings.family)
 }
 
 /// Mean and deviation of the values.
@@ -236,35 +241,24 @@ fn in_coordinates(name: &str, prior: Hyperprior, blocks: usize) -> Hyperprior {
     }
 }
 
-/// The optimiser of the first fit, and of one that is asked for.
+/// The optimizer of the first fit, and of one that is asked for.
 fn thorough() -> LbfgsB {
     LbfgsB { max_evaluations: 40, relative_tolerance: 1e-6, ..LbfgsB::default() }
 }
 
-/// A few steps from where the last fit ended.
-fn brief() -> LbfgsB {
-    LbfgsB {
-        max_evaluations: 10,
-        relative_tolerance: 1e-6,
-        first_step: 0.3,
-        first_curvature: 0.5,
-        ..LbfgsB::default()
-    }
-}
-
-/// The posterior of a [`Landscape`] over all its dimensions, for joint predictions.
+/// The posterior of a [`SurrogateModel`] over all its dimensions, for joint predictions.
 #[derive(Debug, Clone)]
-pub(super) enum Terrain {
+pub(super) enum SurrogatePosterior {
     Exact(KernelPosterior),
-    Grids(Box<GridTerrain>),
+    Grids(Box<GridPosterior>),
 }
 
-impl Terrain {
+impl SurrogatePosterior {
     /// Takes the mean at a point for granted: its result is pending.
     pub(super) fn assume_mean(&mut self, x: &[f64]) -> Result<()> {
         match self {
             Self::Exact(posterior) => posterior.assume_mean(x),
-            Self::Grids(terrain) => terrain.assume_mean(x),
+            Self::Grids(posterior) => posterior.assume_mean(x),
         }
     }
 
@@ -272,12 +266,12 @@ impl Terrain {
     pub(super) fn surrogate(&self) -> &dyn Surrogate {
         match self {
             Self::Exact(posterior) => posterior,
-            Self::Grids(terrain) => terrain.as_ref(),
+            Self::Grids(posterior) => posterior.as_ref(),
         }
     }
 }
 
-/// A function drawn from the posterior of a [`Landscape`].
+/// A function drawn from the posterior of a [`SurrogateModel`].
 pub(super) enum Path {
     Exact(PathSample),
     Grids(GridPath),
