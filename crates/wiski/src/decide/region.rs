@@ -56,16 +56,6 @@ impl Frame {
     pub(super) fn contains(&self, x: &[f64]) -> bool {
         x.iter().zip(self.sides()).all(|(x, (lo, hi))| (lo..=hi).contains(x))
     }
-
-    /// From a coordinate of the whole to one of this box, −1 to 1.
-    pub(super) fn inner(&self, k: usize, x: f64) -> f64 {
-        ((2.0 * x - self.lo[k] - self.hi[k]) / (self.hi[k] - self.lo[k])).clamp(-1.0, 1.0)
-    }
-
-    /// ∂ inner/∂x.
-    pub(super) fn slope(&self, k: usize) -> f64 {
-        2.0 / (self.hi[k] - self.lo[k])
-    }
 }
 
 /// The box that is searched, and how it has gone since it was set.
@@ -142,12 +132,9 @@ mod tests {
     }
 
     #[test]
-    fn coordinates_of_a_box() {
+    fn a_box_knows_what_it_contains() {
         let frame = Frame::around(&[0.5, -0.9], 0.2);
         assert!(frame.contains(&[0.6, -0.8]) && !frame.contains(&[0.2, -0.8]));
-        assert!((frame.inner(0, 0.3) + 1.0).abs() < 1e-12 && (frame.inner(1, -1.0) + 1.0).abs() < 1e-12);
-        let slope = (frame.inner(1, -0.8) - frame.inner(1, -0.9)) / 0.1;
-        assert!((slope - frame.slope(1)).abs() < 1e-12);
         assert!(frame.check(2).is_ok() && frame.check(3).is_err());
         assert!(Frame { lo: vec![0.5], hi: vec![0.4] }.check(1).is_err());
     }

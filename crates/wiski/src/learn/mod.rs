@@ -30,10 +30,12 @@ pub mod hyper;
 pub mod hyperprior;
 pub mod lbfgsb;
 pub mod objective;
-pub mod select;
+pub mod screen;
+mod select;
 pub mod transform;
 pub mod warmup;
 
+pub(crate) use screen::screen;
 pub use adam::{Adam, Annealing};
 pub use additive::AdditiveSearch;
 pub use bounds::Bounds;

@@ -173,8 +173,10 @@ impl Task for Classification {
         };
         let (y, noise) = of_class(self.most_balanced(memory));
         // Two classes have nearly mirrored targets: the evidence of one says which features matter.
-        let found = start::found(memory, (&y, &noise), count == 2, settings, input_dim, (start, space))?;
         let targets: Vec<_> = (0..count).map(of_class).collect();
+        let values: Vec<&[f64]> = targets.iter().map(|t| t.0.as_slice()).collect();
+        let start = (start, space);
+        let found = start::found(memory, &values, (&y, &noise), count == 2, settings, input_dim, start)?;
         let unseen = (self.labels.unseen() == Unseen::Add).then(|| likelihood.target(false));
         let hyper = found.hyper.clone();
         let mut learner = found.learner(memory, &targets, Some(&memory.rows.y), unseen, settings)?;

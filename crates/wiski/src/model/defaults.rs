@@ -4,8 +4,9 @@
 //! | --- | --- |
 //! | features | the columns themselves for one or two numeric inputs; otherwise a sum of small grids |
 //! | grid points on an axis | 32, 16, 10, 7 for grids of one to four axes; 32 for the lines of a sum |
-//! | warm-up | 50 rows for one grid of columns; 15 rows a column otherwise, at least 200 (300 for a sum of grids) |
+//! | warm-up | 50 rows for one grid of columns; 15 rows a column otherwise (at most 960 for a sum of grids), at least 200 (300 for a sum of grids) |
 //! | kernel | RBF with a length-scale for each axis |
+//! | columns | all up to 64; of more, the 64 that say most about the target by themselves |
 //! | priors | none for one grid; for a sum, shrinkage of scales and long length-scales |
 //! | eigenvalue cut-off | 10⁻¹² of the largest; 10⁻⁶ for a sum |
 
@@ -17,6 +18,13 @@ use crate::learn::{HyperSpace, Hyperparameters, Hyperprior};
 
 /// Up to so many numeric columns are the axes of one grid.
 const MOST_AXES: usize = 2;
+
+/// A sum of grids reads at most so many columns: those that say most about the target by themselves
+/// ([`crate::learn`]). A block for each of 64 columns has a rank of about 500.
+pub(super) const MOST_COLUMNS: usize = 64;
+
+/// Rows in memory hold at most so many numbers: 256 MB.
+const MOST_NUMBERS: usize = 1 << 25;
 
 /// Grid points on an axis, by the number of axes.
 const POINTS: [usize; MAX_DIM] = [32, 16, 10, 7];
@@ -123,10 +131,15 @@ impl Settings {
     pub(crate) fn warm_up_rows(&self, input_dim: usize) -> usize {
         let automatic = match self.features {
             Features::Identity => 50,
-            Features::Additive { .. } => (15 * input_dim).max(300),
+            Features::Additive { .. } => (15 * input_dim.min(MOST_COLUMNS)).max(300),
             _ => (15 * input_dim).max(200),
         };
         self.warm_up.unwrap_or(automatic).max(2)
+    }
+
+    /// The number of rows that are kept in memory at most.
+    pub(crate) fn memory_rows(&self, input_dim: usize) -> usize {
+        self.memory.min((MOST_NUMBERS / input_dim).max(self.warm_up_rows(input_dim)))
     }
 
     /// The kernel to start from.

@@ -8,7 +8,8 @@ use crate::pool::Scratch;
 use crate::saved::{Restore, restored_after_reading};
 use serde::{Deserialize, Serialize};
 
-/// x → (x − shift)·factor, column by column, values beyond ±limit being pulled in to there.
+/// x → (x − shift)·factor, column by column, values beyond ±limit being pulled in to there. Of very many columns only
+/// some are read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct ColumnScaling {
@@ -18,6 +19,9 @@ pub struct ColumnScaling {
     pub factor: Vec<f64>,
     /// The largest size of a scaled value of each column; infinite to leave them alone.
     pub limit: Vec<f64>,
+    /// The columns that are read, in order, where not all are.
+    #[serde(default)]
+    pub read: Option<Vec<usize>>,
 }
 
 restored_after_reading!(ColumnScaling, Encoder);
@@ -33,13 +37,17 @@ impl Restore for ColumnScaling {
             finite(format!("shift[{k}]"), self.shift[k], 0)?;
             finite(format!("factor[{k}]"), self.factor[k], 0)?;
         }
+        if let Some(&column) = self.read.iter().flatten().find(|&&c| c >= self.shift.len()) {
+            let reason = format!("there is no column {column} among {}", self.shift.len());
+            return Err(Error::Config { field: "columns".into(), reason });
+        }
         Ok(())
     }
 }
 
 impl Restore for Encoder {
     fn restore(&mut self) -> Result<()> {
-        length("columns of the feature map", self.scaling.shift.len(), self.map.input_dim())?;
+        length("columns of the feature map", self.scaling.output_dim(), self.map.input_dim())?;
         length("moments", self.map.new_moments().dim(), self.moments.dim())?;
         let parameters = self.map.parameters().len();
         if let Some(adam) = &self.adam {
@@ -57,7 +65,7 @@ const OUTLIER: f64 = 8.0;
 impl ColumnScaling {
     /// Leaves rows as they are.
     pub fn identity(dim: usize) -> Self {
-        Self { shift: vec![0.0; dim], factor: vec![1.0; dim], limit: vec![f64::INFINITY; dim] }
+        Self { shift: vec![0.0; dim], factor: vec![1.0; dim], limit: vec![f64::INFINITY; dim], read: None }
     }
 
     /// Maps each interval to [−1, 1]. An empty interval keeps its unit.
@@ -65,45 +73,64 @@ impl ColumnScaling {
         let half = |(lo, hi): &(f64, f64)| 0.5 * (hi - lo);
         let factor = bounds.iter().map(|b| if half(b) > 0.0 { half(b).recip() } else { 1.0 }).collect();
         let shift = bounds.iter().map(|(lo, hi)| lo + 0.5 * (hi - lo)).collect();
-        Self { shift, factor, limit: vec![f64::INFINITY; bounds.len()] }
+        Self { shift, factor, limit: vec![f64::INFINITY; bounds.len()], read: None }
     }
 
     /// Centres each column and divides it by its standard deviation. Constant columns keep their unit.
     pub fn from_moments(moments: &Moments) -> Self {
         let factor = |v: f64| if v > 0.0 { v.sqrt().recip() } else { 1.0 };
         let factor = moments.variances().map(factor).collect();
-        Self { shift: moments.mean().to_vec(), factor, limit: vec![f64::INFINITY; moments.dim()] }
+        Self { shift: moments.mean().to_vec(), factor, limit: vec![f64::INFINITY; moments.dim()], read: None }
     }
 
     /// Centres each column at its median, divides it by half the distance between its 16 % and 84 % quantiles
     /// (one standard deviation of a Gaussian) and pulls in what lies beyond eight of those: a single value of a
     /// million must not press all others together. Columns that mostly repeat one value go by their deviation.
     pub fn robust(x: &[f64], dim: usize) -> Result<Self> {
-        let moments = Moments::from_rows(x, dim)?;
-        let mut scaling = Self { limit: vec![OUTLIER; dim], ..Self::from_moments(&moments) };
+        let mut scaling = Self { limit: vec![OUTLIER; dim], ..Self::identity(dim) };
         let mut column: Vec<f64> = Vec::with_capacity(x.len() / dim);
         for k in 0..dim {
             column.clear();
             column.extend(x.iter().skip(k).step_by(dim));
+            let moments = Moments::from_rows(&column, 1)?;
+            let deviation = moments.variance(0).sqrt();
             column.sort_by(f64::total_cmp);
             let quantile = |share: f64| column[((column.len() - 1) as f64 * share).round() as usize];
             let half = 0.5 * (quantile(0.84) - quantile(0.16));
-            if half > 0.0 {
-                (scaling.shift[k], scaling.factor[k]) = (quantile(0.5), half.recip());
-            }
+            (scaling.shift[k], scaling.factor[k]) = if half > 0.0 {
+                (quantile(0.5), half.recip())
+            } else {
+                (moments.mean()[0], if deviation > 0.0 { deviation.recip() } else { 1.0 })
+            };
         }
         Ok(scaling)
+    }
+
+    /// The number of columns of a row.
+    pub fn input_dim(&self) -> usize {
+        self.shift.len()
+    }
+
+    /// The number of columns that are read.
+    pub fn output_dim(&self) -> usize {
+        self.read.as_ref().map_or(self.shift.len(), Vec::len)
+    }
+
+    /// The column that each scaled value comes from.
+    fn source(&self, place: usize) -> usize {
+        self.read.as_ref().map_or(place, |read| read[place])
     }
 
     /// Writes the scaled row.
     pub fn apply(&self, x: &[f64], out: &mut Vec<f64>) -> Result<()> {
         length("x", self.shift.len(), x.len())?;
         out.clear();
-        for (k, &value) in x.iter().enumerate() {
-            if !value.is_finite() {
-                finite(format!("x[{k}]"), value, 0)?;
+        for place in 0..self.output_dim() {
+            let k = self.source(place);
+            if !x[k].is_finite() {
+                finite(format!("x[{k}]"), x[k], 0)?;
             }
-            out.push(((value - self.shift[k]) * self.factor[k]).clamp(-self.limit[k], self.limit[k]));
+            out.push(((x[k] - self.shift[k]) * self.factor[k]).clamp(-self.limit[k], self.limit[k]));
         }
         Ok(())
     }
@@ -154,7 +181,7 @@ impl FixedEncoder {
 
     /// The number of input columns.
     pub(crate) fn input_dim(&self) -> usize {
-        self.map.input_dim()
+        self.scaling.input_dim()
     }
 
     /// The number of coordinates.
@@ -187,15 +214,17 @@ impl FixedEncoder {
     pub(crate) fn pull_back(&self, x: &[f64], by_h: &[f64], by_x: &mut [f64]) -> Result<()> {
         let (mut row, mut normaliser, mut tape) = (Vec::new(), Normaliser::default(), Tape::new());
         self.scaling.apply(x, &mut row)?;
-        let (mut h, mut by_row) = (vec![0.0; self.output_dim()], vec![0.0; self.input_dim()]);
+        let (mut h, mut by_row) = (vec![0.0; self.output_dim()], vec![0.0; self.map.input_dim()]);
         let mut by_map = vec![0.0; self.map.parameters().len()];
         let view = self.map.prepare(&self.map.new_moments(), &mut normaliser)?;
         view.forward(&row, &mut h, &mut tape)?;
         view.backward(&mut tape, by_h, &mut by_map, Some(&mut by_row))?;
-        for (k, by_x) in by_x.iter_mut().enumerate() {
+        for (place, by_row) in by_row.iter().enumerate() {
+            let k = self.scaling.source(place);
+            let (shift, factor, limit) = (self.scaling.shift[k], self.scaling.factor[k], self.scaling.limit[k]);
             // What is pulled in to the limit from beyond no longer moves.
-            if ((x[k] - self.scaling.shift[k]) * self.scaling.factor[k]).abs() <= self.scaling.limit[k] * (1.0 + 1e-9) {
-                *by_x += by_row[k] * self.scaling.factor[k];
+            if ((x[k] - shift) * factor).abs() <= limit * (1.0 + 1e-9) {
+                by_x[k] += by_row * factor;
             }
         }
         Ok(())
@@ -259,8 +288,36 @@ impl Encoder {
         &self.moments
     }
 
+    /// The number of input columns.
+    pub fn input_dim(&self) -> usize {
+        self.scaling.input_dim()
+    }
+
+    /// The columns that the model does not read, since they say nothing about the target by themselves; empty unless
+    /// there are very many.
+    pub fn ignored_columns(&self) -> Vec<usize> {
+        let Some(read) = &self.scaling.read else { return Vec::new() };
+        (0..self.input_dim()).filter(|c| !read.contains(c)).collect()
+    }
+
     /// Where each coordinate comes from.
     pub(crate) fn reads(&self) -> Vec<Reads> {
+        let reads = self.reads_of_map();
+        let Some(read) = &self.scaling.read else { return reads };
+        let in_row = |reads| match reads {
+            Reads::Column(c) => Reads::Column(read[c]),
+            Reads::Direction(weights) => {
+                let mut all = vec![0.0; self.input_dim()];
+                read.iter().zip(weights).for_each(|(&c, w)| all[c] = w);
+                Reads::Direction(all)
+            }
+            Reads::Hidden => Reads::Hidden,
+        };
+        reads.into_iter().map(in_row).collect()
+    }
+
+    /// Where each coordinate comes from among the columns that are read.
+    fn reads_of_map(&self) -> Vec<Reads> {
         let dim = self.map.input_dim();
         let everything: Vec<usize> = (0..dim).collect();
         let rows = |linear: &Linear, columns: &[usize]| -> Vec<Reads> {
@@ -331,7 +388,7 @@ impl Encoder {
 
     /// The coordinates of rows given one after the other.
     pub(crate) fn encode_all(&self, x: &[f64]) -> Result<Vec<f64>> {
-        let dim = self.map.input_dim();
+        let dim = self.input_dim();
         length("x", x.len() / dim * dim, x.len())?;
         let mut all = Vec::with_capacity(x.len() / dim * self.map.output_dim());
         for (row, x) in x.chunks_exact(dim).enumerate() {

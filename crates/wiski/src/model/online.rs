@@ -117,7 +117,7 @@ impl<T: Task> Online<T> {
         self.settings.check(self.input_dim)?;
         length("rows in memory", self.memory.len() * self.input_dim, self.memory.rows.x.len())?;
         if let Some(learner) = &self.learner {
-            length("columns", self.input_dim, learner.encoder().map().input_dim())?;
+            length("columns", self.input_dim, learner.encoder().input_dim())?;
         }
         self.publish();
         Ok(())
@@ -193,7 +193,7 @@ impl<T: Task> Online<T> {
     fn keep(&mut self, x: &[f64], y: f64, noise: f64, time: Option<f64>) -> Result<Outcome> {
         start::admit_to_warm_up(&self.settings, x, self.input_dim)?;
         Fading::since(self.memory.last_time()).after(self.settings.half_life, time)?;
-        let (wanted, most) = (self.settings.warm_up_rows(self.input_dim), self.settings.memory);
+        let (wanted, most) = (self.settings.warm_up_rows(self.input_dim), self.settings.memory_rows(self.input_dim));
         if self.memory.len() >= wanted.max(most) {
             // The warm-up cannot end yet: the newest rows serve it as well as the oldest.
             self.memory.drop_older_half(self.input_dim);
@@ -227,7 +227,7 @@ impl<T: Task> Online<T> {
         }
         self.search()?;
         // Rows that fade cannot be learned anew with their old weights.
-        if !self.settings.learns_anew() || self.memory.len() >= self.settings.memory {
+        if !self.settings.learns_anew() || self.memory.len() >= self.settings.memory_rows(self.input_dim) {
             self.memory = Memory::default();
         }
         Ok(())
@@ -251,7 +251,7 @@ impl<T: Task> Online<T> {
             let optimizer = if self.settings.is_additive() { frugal(count) } else { brief() };
             self.failure = self.refit_with(&optimizer).err().or(self.failure.take());
         }
-        let (rows, memory) = (self.memory.len(), self.settings.memory);
+        let (rows, memory) = (self.memory.len(), self.settings.memory_rows(self.input_dim));
         let is_early = rows == memory / 4 && 2 * rows >= 3 * self.settings.warm_up_rows(self.input_dim);
         if rows > 0 && (is_early || rows >= memory) {
             // Should the search fail, features stay as they are.

@@ -104,7 +104,7 @@ impl Task for Regression {
         let start = self.start_values(settings, input_dim)?;
         let y: Vec<f64> = memory.rows.y.iter().map(|&y| self.scale.apply(y)).collect();
         let noise = memory.rows.noise.clone();
-        let found = start::found(memory, (&y, &noise), true, settings, input_dim, start)?;
+        let found = start::found(memory, &[&y], (&y, &noise), true, settings, input_dim, start)?;
         found.learner(memory, &[(y, noise)], None, None, settings)
     }
 

@@ -4,6 +4,7 @@
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::defaults::MOST_COLUMNS;
 use super::encoder::{ColumnScaling, Encoder};
 use super::learner::{Learner, Process};
 use super::memory::Memory;
@@ -15,7 +16,7 @@ use crate::feature::{Activation, Column, FeatureMap, Identity, Mlp, Moments};
 use crate::grid::{Grid, Lattice};
 use crate::learn::{
     AdditiveSearch, Choice, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch, Rows, Start, WarmUp,
-    WarmUpTraining,
+    WarmUpTraining, screen,
 };
 use crate::likelihood::Target;
 use crate::stats::Stats;
@@ -29,17 +30,27 @@ pub(crate) struct Found {
     pub(crate) choice: Option<Choice>,
 }
 
-/// What targets lead to, given the rows in memory: y and its relative noise for each row, in the units of the model.
-/// `contrast` tells whether they are all there is to know, so that features can be learned from them.
+/// What the rows in memory lead to, given the targets of every process and, as `contrast`, those that features are
+/// learned from, with their relative noise, in the units of the model. Where they are not `all` there is to know,
+/// features are not learned.
 pub(crate) fn found(
     memory: &Memory,
-    (y, noise): (&[f64], &[f64]),
-    contrast: bool,
+    targets: &[&[f64]],
+    contrast: (&[f64], &[f64]),
+    all: bool,
     settings: &Settings,
     input_dim: usize,
     (hyper, space): (Hyperparameters, HyperSpace),
 ) -> Result<Found> {
-    let scaling = column_scaling(settings, &memory.rows.x, input_dim)?;
+    let mut scaling = column_scaling(settings, &memory.rows.x, input_dim)?;
+    let mut columns = settings.columns.clone();
+    if settings.is_additive() && input_dim > MOST_COLUMNS {
+        let read = screen(&memory.rows.x, input_dim, targets, MOST_COLUMNS)?;
+        columns = if columns.is_empty() { columns } else { read.iter().map(|&c| columns[c]).collect() };
+        scaling.read = Some(read);
+    }
+    let settings = &Settings { columns, ..settings.clone() };
+    let (y, noise) = contrast;
     let mut scaled = Rows::default();
     let mut row = Vec::new();
     for (i, x) in memory.rows.x.chunks_exact(input_dim).enumerate() {
@@ -47,7 +58,7 @@ pub(crate) fn found(
         scaled.push(&row, y[i], noise[i]);
     }
     let lattice = lattice(settings, input_dim)?;
-    let (warm, choice, lattice) = features(&scaled, settings, lattice, hyper, space, contrast)?;
+    let (warm, choice, lattice) = features(&scaled, settings, lattice, hyper, space, all)?;
     let space = warm.space().clone();
     let (map, moments, hyper) = warm.into_parts();
     let mut encoder = Encoder::new(scaling, map, moments);
