@@ -96,9 +96,13 @@ impl LargePosterior {
             };
             Ok(Some(Self::Krylov(Box::new(posterior))))
         };
-        length("kernels", stats.lattice().grids().len(), kernels.len())?;
+        length("kernels", stats.lattice().blocks(), kernels.len())?;
         match engine {
             Engine::Dense => Ok(None),
+            Engine::Sparse | Engine::Krylov(_) if stats.lattice().points().is_some() => {
+                let reason = "inducing points need the dense one";
+                Err(Error::Unsupported { operation: "an engine for large grids", reason })
+            }
             Engine::Sparse => sparse(),
             Engine::Krylov(accuracy) => krylov(accuracy),
             Engine::Auto => {
