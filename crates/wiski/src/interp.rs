@@ -335,7 +335,8 @@ impl Lattice {
     pub(crate) fn gather<'a>(&self, at: impl Into<Placed<'a>>, values: &[f64]) -> f64 {
         let at = at.into();
         let blocks = self.grids().iter().zip(self.offsets()).zip(at.weights);
-        let sum: f64 = blocks.map(|((grid, &from), w)| w.gather(grid, &values[from..from + grid.len()])).sum();
+        let sum: f64 =
+            blocks.map(|((grid, &from), w)| w.gather(grid, &values[from..from + grid.len()])).sum();
         if at.dense.is_empty() { sum } else { sum + dot(at.dense, &values[self.grid_len()..]) }
     }
 

@@ -103,7 +103,10 @@ impl Points {
     fn keeping(family: Family, centers: &[f64], lengthscales: &[f64], smallest: f64) -> Result<Self> {
         let refuse = |reason: String| Err(Error::Config { field: "points".into(), reason });
         if !matches!(family, Family::Rbf | Family::Matern12 | Family::Matern32 | Family::Matern52) {
-            return refuse(format!("{} is not radial: rbf, matern12, matern32 and matern52 are", family.name()));
+            return refuse(format!(
+                "{} is not radial: rbf, matern12, matern32 and matern52 are",
+                family.name()
+            ));
         }
         let d = lengthscales.len();
         if d == 0 || centers.len() < d {
@@ -302,7 +305,8 @@ impl WithSimd for Distances<'_> {
     fn with_simd<S: Simd>(self, _: S) {
         let Self { points, x, out } = self;
         out.fill(0.0);
-        for ((x, l), scaled) in x.iter().zip(&points.lengthscales).zip(points.scaled.chunks_exact(out.len())) {
+        for ((x, l), scaled) in x.iter().zip(&points.lengthscales).zip(points.scaled.chunks_exact(out.len()))
+        {
             let x = x / l;
             for (r2, z) in out.iter_mut().zip(scaled) {
                 let difference = x - z;

@@ -14,7 +14,7 @@ use wiski::kernel::{Family, Kernel};
 use wiski::large::Engine;
 use wiski::learn::{HyperSpace, LbfgsB};
 use wiski::points::Points;
-use wiski::posterior::{Joint, Posterior, Workspace};
+use wiski::posterior::{Joint, Posterior, Prediction, Workspace};
 use wiski::prior::Prior;
 use wiski::stats::Stats;
 use wiski::{Error, OffGrid, OnlineGp, Wiski};
@@ -473,11 +473,12 @@ fn two_thousand_rows_one_by_one_end_where_a_new_factorization_does() {
         let (data, noise, ws) = (case.data(2000, 18), 0.1, &mut Workspace::default());
         let stats = case.stats(&data);
         let fresh = case.posterior(&data, noise);
-        let mut recursive = case.posterior(&case.data(0, 18), noise);
+        let (mut recursive, mut one_by_one) = (case.posterior(&case.data(0, 18), noise), Vec::new());
         for (h, y, d) in data.triples() {
             let before = recursive.predict(h, ws).unwrap();
             let at_learning = recursive.condition(h, y, d, ws).unwrap();
             assert!((before.mean - at_learning.mean).abs() < 1e-12 && before.variance > 0.0);
+            one_by_one.push(at_learning);
         }
         assert!(recursive.drift(&stats, ws).is_within(1e-9));
         for h in case.data(20, 19).rows() {
@@ -485,6 +486,27 @@ fn two_thousand_rows_one_by_one_end_where_a_new_factorization_does() {
             close(a.mean, b.mean, 1e-9, "mean");
             close(a.variance, b.variance, 1e-9, "variance");
         }
+        // Sixteen at a time, in batches of any size.
+        let (mut together, d) = (case.posterior(&case.data(0, 18), noise), data.dim);
+        let (mut predictions, mut first) = (vec![Prediction::default(); data.y.len()], 0);
+        for size in [1, 5, 16, 40, 33, 7, 1898] {
+            let rows = first..first + size;
+            let (h, y, noise) =
+                (&data.h[first * d..(first + size) * d], &data.y[rows.clone()], &data.noise[rows.clone()]);
+            together.condition_batch(h, y, Some(noise), &mut predictions[rows], ws).unwrap();
+            first += size;
+        }
+        assert!(together.drift(&stats, ws).is_within(1e-9));
+        for (a, b) in predictions.iter().zip(&one_by_one) {
+            close(a.mean, b.mean, 1e-9, "mean, together");
+            close(a.variance, b.variance, 1e-9, "variance, together");
+            assert_eq!(a.noise, b.noise);
+        }
+        let mut bad = data.h[..3 * d].to_vec();
+        bad[2 * d] = f64::NAN;
+        let before = together.predict(&data.h[..d], ws).unwrap();
+        assert!(together.condition_batch(&bad, &[0.0; 3], None, &mut predictions[..3], ws).is_err());
+        assert_eq!(together.predict(&data.h[..d], ws).unwrap(), before);
         // And back.
         for (h, y, d) in data.triples().skip(1900) {
             recursive.uncondition(h, y, d, ws).unwrap();
@@ -535,7 +557,12 @@ fn models_have_points_like_any_other_block() {
         batch.merge(&read).unwrap();
         assert_eq!(batch.count(), 610.0);
         batch.decay(0.5).unwrap();
-        close(batch.stats().residual(), 0.5 * (model.stats().residual() + read.stats().residual()), 1e-10, "t");
+        close(
+            batch.stats().residual(),
+            0.5 * (model.stats().residual() + read.stats().residual()),
+            1e-10,
+            "t",
+        );
         // The unit of the targets.
         let before = model.predict(&test.h[..data.dim]).unwrap();
         model.rescale_targets(0.0, 3.0).unwrap();
@@ -622,6 +649,10 @@ fn variances_are_never_negative() {
         assert!(a.variance <= scale * (1.0 + 1e-12));
         close(b.variance, a.variance, 1e-9, "predictor");
         close(b.mean, a.mean, 1e-9, "predictor");
+        let (a, b) = (posterior.predict_gradient(&x, ws).unwrap(), predictor.predict_gradient(&x).unwrap());
+        close(b.prediction.variance, a.prediction.variance, 1e-9, "the gradient's variance");
+        close(b.mean[0], a.mean[0], 1e-7, "gradient of the mean");
+        close(b.variance[0], a.variance[0], 1e-7, "gradient of the variance");
     }
 }
 
@@ -633,7 +664,10 @@ fn what_cannot_be_is_refused() {
     let mut row = vec![0.5; d];
     row[d - 1] = f64::NAN;
     let bad = stats.observe(&row, 1.0, 1.0);
-    assert!(matches!(bad, Err(Error::NotFinite { ref field, .. }) if *field == format!("x[{}]", d - 1)), "{bad:?}");
+    assert!(
+        matches!(bad, Err(Error::NotFinite { ref field, .. }) if *field == format!("x[{}]", d - 1)),
+        "{bad:?}"
+    );
     assert!(matches!(stats.extend_to(&row, 1000), Err(Error::NotFinite { .. })));
     assert!(matches!(stats.observe(&row[1..], 1.0, 1.0), Err(Error::WrongLength { .. })));
     // Points reach everywhere, grids do not.
@@ -643,7 +677,8 @@ fn what_cannot_be_is_refused() {
     row[0] = 9.0;
     assert!(matches!(stats.observe(&row, 1.0, 1.0), Err(Error::OutsideGrid { axis: 0, .. })));
     // Other points, no points.
-    let other = Case::new(case.lattice.grids().to_vec(), Vec::new(), points(Family::Matern32, 13, 2, 99), 1.0);
+    let other =
+        Case::new(case.lattice.grids().to_vec(), Vec::new(), points(Family::Matern32, 13, 2, 99), 1.0);
     assert!(matches!(stats.merge(&Stats::new(other.lattice)), Err(Error::Unsupported { .. })));
     let grids = Lattice::new(case.lattice.grids().to_vec()).unwrap();
     assert!(stats.merge(&Stats::new(grids)).is_err());

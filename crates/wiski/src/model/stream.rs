@@ -227,7 +227,8 @@ pub(super) fn process(settings: &Settings, lattice: &Lattice, hyper: &Hyperparam
         .engine(settings.engine.clone())
         .rank_tolerance(settings.tolerance());
     let builder = lattice.grids().iter().fold(builder, |builder, grid| builder.grid(grid.clone()));
-    let builder = lattice.points().into_iter().fold(builder, |builder, points| builder.points(points.clone()));
+    let builder =
+        lattice.points().into_iter().fold(builder, |builder, points| builder.points(points.clone()));
     hyper.kernels.iter().fold(builder, |builder, kernel| builder.kernel(kernel.clone())).build()
 }
 

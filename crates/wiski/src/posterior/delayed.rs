@@ -114,6 +114,11 @@ impl Pending {
         self.rows == 0
     }
 
+    /// How many rows of at most `rows` may come before the list is full, at least one.
+    pub(super) fn room(&self, rows: usize) -> usize {
+        self.limit.saturating_sub(self.rows).clamp(1, rows)
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.rows >= self.limit
     }

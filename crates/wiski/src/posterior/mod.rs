@@ -19,6 +19,7 @@
 //! [`Predictor`] is its immutable image on the grid: mean in 4^d, mean and variance in about 16^d/2
 //! multiply-adds, whatever n, m and p are. Readers hold a predictor while a writer goes on conditioning.
 
+mod batch;
 mod delayed;
 mod factor;
 mod predictor;
@@ -36,7 +37,7 @@ use crate::grid::Lattice;
 use crate::interp::{Placed, Placement, Weights};
 use crate::pool::Pool;
 use crate::prior::Prior;
-use crate::simd::{dot, dot_rows};
+use crate::simd::dot;
 use crate::stats::{Stats, Whitened};
 use delayed::{Pending, SavedPending};
 pub(crate) use factor::Factor;
@@ -116,6 +117,9 @@ pub struct Workspace {
     /// For gradients in the inputs of inducing points.
     slopes: Vec<f64>,
     distances: Vec<f64>,
+    /// For rows that are learned together.
+    features: Vec<f64>,
+    whites: Vec<f64>,
     pool: Pool,
 }
 
@@ -426,35 +430,6 @@ impl Posterior {
         }
         self.push_slopes_of_points(rest, ws, out);
         Ok(())
-    }
-
-    /// The derivatives in the inputs x of the inducing points. The mean has ∂/∂w_g = √s z̄_g, the variance
-    /// 2√s (Pφ)_g − 2s w_g; while rows wait, the workspace has T Fᵀφ as its gain, and Pφ is F₀ times that.
-    fn push_slopes_of_points(&self, x: &[f64], ws: &mut Workspace, out: &mut PredictionGradient) {
-        let (Some(prior), Some(points)) = (self.prior.points(), self.lattice().points()) else { return };
-        let rows = prior.first * self.factor.stride()..prior.range().end * self.factor.stride();
-        let (root, m) = (prior.scale.sqrt(), points.len());
-        let (by_mean, by_variance) = ws.slopes.split_at_mut(m);
-        by_mean.copy_from_slice(&self.mean[prior.range()]);
-        if self.pending.is_empty() {
-            by_variance.copy_from_slice(&ws.gain[prior.range()]);
-        } else {
-            dot_rows(&self.factor.rows()[rows.clone()], self.factor.stride(), &ws.gain, by_variance);
-            let shift = self.pending.shift();
-            for (by, row) in by_mean.iter_mut().zip(self.factor.rows()[rows].chunks_exact(self.factor.stride())) {
-                *by += dot(row, shift);
-            }
-        }
-        let weights = Placed::from(&ws.placement).dense;
-        for ((mean, variance), w) in by_mean.iter_mut().zip(&mut *by_variance).zip(weights) {
-            *mean *= root;
-            *variance = 2.0 * (root * *variance - prior.scale * w);
-        }
-        for (by, to) in [(by_mean, &mut out.mean), (by_variance, &mut out.variance)] {
-            let first = to.len();
-            to.resize(first + x.len(), 0.0);
-            points.pull_back(x, by, &mut to[first..], &mut ws.distances);
-        }
     }
 
     /// ∂φᵀz̄ and ∂φᵀPφ for weights that change on one block only. The workspace has Pφ as its gain; while rows

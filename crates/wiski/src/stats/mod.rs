@@ -527,7 +527,9 @@ impl Stats {
     pub(crate) fn stencil(&self) -> Result<&StencilMatrix> {
         let reason = match &self.gram {
             Gram::LowRank(_) => "the statistics are kept as a root of limited rank",
-            Gram::Exact(a) if a.points().is_some() => "the model has inducing points, whose weights are not sparse",
+            Gram::Exact(a) if a.points().is_some() => {
+                "the model has inducing points, whose weights are not sparse"
+            }
             Gram::Exact(a) => match a.diagonal() {
                 [GridMatrix::Stencil(stencil)] => return Ok(stencil),
                 [GridMatrix::Dense(_)] => "the grid is too small for them",

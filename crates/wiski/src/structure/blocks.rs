@@ -342,7 +342,9 @@ impl BlockMatrix {
     pub(crate) fn multiply_few(&self, x: &[f64], columns: usize, y: &mut [f64]) {
         match self.diagonal.as_slice() {
             [GridMatrix::Stencil(a)] if columns == 1 && self.points.is_none() => a.apply(x, y, &mut []),
-            [GridMatrix::Stencil(a)] if columns.is_multiple_of(LANES) && self.points.is_none() => a.multiply_few(x, columns, y),
+            [GridMatrix::Stencil(a)] if columns.is_multiple_of(LANES) && self.points.is_none() => {
+                a.multiply_few(x, columns, y);
+            }
             _ => self.multiply(x, columns, y),
         }
     }

@@ -218,7 +218,17 @@ impl PointsBlock {
         let mut half = vec![0.0; m * m];
         let center = MatRef::from_row_major_slice(&whole, m, m);
         let out = MatMut::from_row_major_slice_mut(&mut half, m, m);
-        triangular::matmul(out, rectangular, Accum::Replace, center, rectangular, inverse, lower, 1.0, Par::Seq);
+        triangular::matmul(
+            out,
+            rectangular,
+            Accum::Replace,
+            center,
+            rectangular,
+            inverse,
+            lower,
+            1.0,
+            Par::Seq,
+        );
         let right = MatRef::from_row_major_slice(&half, m, m);
         let out = MatMut::from_row_major_slice_mut(&mut self.own, m, m);
         let (left, upper) = (inverse.transpose(), BlockStructure::TriangularUpper);

@@ -15,7 +15,7 @@ fn lattice() -> Lattice {
 
 /// The same with inducing points behind the grids, and inducing points alone.
 fn lattices() -> [Lattice; 3] {
-    let centers: Vec<f64> = (0..38).map(|i| (0.41 * (i * i + i) as f64).fract()).collect();
+    let centers: Vec<f64> = (0..38).map(|i| (0.41 * f64::from(i * i + i)).fract()).collect();
     let points = Points::new(Family::Matern52, &centers, &[0.8, 1.1]).unwrap();
     assert_eq!(points.len(), 19);
     let grids = lattice().grids().to_vec();
