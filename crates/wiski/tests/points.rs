@@ -325,7 +325,7 @@ fn joint_predictions_are_pulled_back() {
         let surface = case.posterior(&case.data(50, 12), 0.1).surface();
         let (q, h) = (3, case.data(3, 13).h);
         let by_mean = [0.3, -0.7, 0.5];
-        let by_covariance: Vec<f64> = (0..q * q).map(|i| (1.7 * i as f64).sin()).collect();
+        let by_covariance: Vec<f64> = (0..q * q).map(|i| (1.7 * f64::from(i)).sin()).collect();
         let mut joint = Joint::default();
         let value = |h: &[f64]| {
             let mut joint = Joint::default();
