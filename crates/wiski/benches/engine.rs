@@ -12,8 +12,9 @@ use std::time::Instant;
 use wiski::evidence::Evidence;
 use wiski::feature::{Normaliser, Tape};
 use wiski::grid::{Grid, Lattice};
-use wiski::kernel::Kernel;
-use wiski::posterior::{Posterior, Workspace};
+use wiski::kernel::{Family, Kernel};
+use wiski::points::Points;
+use wiski::posterior::{Posterior, Prediction, Workspace};
 use wiski::stats::Stats;
 use wiski::structure::{Symmetric, Toeplitz, ToeplitzMethod};
 use wiski::{Features, OnlineRegressor, Pool, Settings};
@@ -35,11 +36,15 @@ fn main() {
     if std::env::args().any(|a| a == "additive") {
         return additive(20, 16, 0.33);
     }
+    if std::env::args().any(|a| a == "points") {
+        return points(20, 16, 0.33, 512);
+    }
     toeplitz();
     for shape in [vec![16, 16], vec![30, 30], vec![40, 40], vec![10, 10, 10]] {
         run(&shape, &rows, &limits);
     }
     additive(20, 16, 0.33);
+    points(20, 16, 0.33, 512);
     delayed(&limits);
 }
 
@@ -162,6 +167,94 @@ fn additive(blocks: usize, points: usize, length: f64) {
         i += 1;
     });
     report("observe into statistics only", seconds);
+}
+
+/// Inducing points over all inputs behind a one-dimensional grid for each (`-- points`).
+fn points(inputs: usize, grid_points: usize, length: f64, centers: usize) {
+    const DROPPED: f64 = 1e-6; // the cut-off of a sum of grids
+    const TOGETHER: usize = 16;
+    let grid = Grid::covering(&[(-1.0, 1.0)], &[grid_points]).expect("a valid grid");
+    let mut state = 1u64;
+    let mut uniform = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    };
+    let (n, d) = (4096, 2 * inputs);
+    // The grids read each input, then the points read all of them.
+    let mut row = || (0..inputs).map(|_| uniform()).collect::<Vec<f64>>();
+    let rows: Vec<Vec<f64>> = (0..n).map(|_| row()).collect();
+    let h: Vec<f64> = rows.iter().flat_map(|x| x.iter().chain(x)).copied().collect();
+    let y: Vec<f64> = rows.iter().map(|x| x.iter().map(|x| (3.0 * x).sin()).sum()).collect();
+    let z: Vec<f64> = rows[..centers].concat();
+    let points = Points::new(Family::Matern32, &z, &vec![3.0; inputs]).expect("centers");
+    let lattice = Lattice::with_points(vec![grid; inputs], points);
+    let mut kernels = vec![Kernel::rbf(&[length]).expect("a kernel"); inputs];
+    kernels.push(Kernel::output_scale(1.0).expect("a scale"));
+    let mut stats = Stats::new(lattice);
+    stats.observe_batch(&h, &y, None).expect("data on the grids");
+    let (_, posterior) = Evidence::new(&stats, &kernels, 0.1, DROPPED).expect("a posterior");
+    let m = stats.lattice().len();
+    println!(
+        "\n{centers} points of {inputs} inputs behind {inputs} grids, m = {m}, p = {}",
+        posterior.rank()
+    );
+    let report = |name: &str, seconds: f64| println!("  {name:<44} {:>8.2} µs", 1e6 * seconds);
+    let at = |i: usize, rows: usize| &h[i % (n / TOGETHER) * TOGETHER * d..][..rows * d];
+    let (mut pool, mut ws, mut i) = (Pool::default(), Workspace::default(), 0);
+    let seconds = time(|| {
+        let (evidence, posterior) =
+            Evidence::with_pool(&stats, &kernels, 0.1, DROPPED, &mut pool).expect("a posterior");
+        black_box(evidence);
+        posterior.recycle(&mut pool);
+    });
+    report("evidence + all gradients", seconds);
+    let mut sums = stats.clone();
+    let seconds = time(|| {
+        sums.observe(at(i, 1), y[0], 1.0).expect("on the grids");
+        i += 1;
+    });
+    report("observe into statistics, one row", seconds);
+    let seconds = time(|| {
+        sums.observe_batch(at(i, TOGETHER), &y[..TOGETHER], None).expect("on the grids");
+        i += 1;
+    });
+    report("  sixteen at a time, each", seconds / TOGETHER as f64);
+    let mut online = posterior.clone();
+    // Whole lists, with the work at their end.
+    let seconds = time(|| {
+        for _ in 0..32 {
+            black_box(online.condition(at(i, 1), y[i % n], 1.0, &mut ws).expect("on the grids"));
+            i += 1;
+        }
+    });
+    report("predict, then condition, one row", seconds / 32.0);
+    let (mut online, mut predictions) = (posterior.clone(), [Prediction::default(); TOGETHER]);
+    let seconds = time(|| {
+        for _ in 0..2 {
+            let (h, y) = (at(i, TOGETHER), &y[..TOGETHER]);
+            online.condition_batch(h, y, None, &mut predictions, &mut ws).expect("on the grids");
+            i += 1;
+        }
+    });
+    report("  sixteen at a time, each", seconds / (2 * TOGETHER) as f64);
+    report("build a predictor", time(|| drop(black_box(posterior.predictor()))));
+    let predictor = posterior.predictor();
+    let seconds = time(|| {
+        black_box(predictor.predict_mean(black_box(at(i, 1))).expect("on the grids"));
+        i += 1;
+    });
+    report("predict mean, one point", seconds);
+    let seconds = time(|| {
+        black_box(predictor.predict(black_box(at(i, 1))).expect("on the grids"));
+        i += 1;
+    });
+    report("predict mean + variance, one point", seconds);
+    let (mut mean, mut variance) = ([0.0; TOGETHER], [0.0; TOGETHER]);
+    let seconds = time(|| {
+        predictor.predict_batch(at(i, TOGETHER), &mut mean, &mut variance).expect("on the grids");
+        i += 1;
+    });
+    report("  sixteen at a time, each", seconds / TOGETHER as f64);
 }
 
 /// A Toeplitz product directly and by FFT: where the constructor changes over.

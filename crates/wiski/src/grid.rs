@@ -1,8 +1,9 @@
 //! Regular grids of inducing points: where they lie, what they cover, how they grow.
 //!
 //! An [`Axis`] is a row of equally spaced points, a [`Grid`] the product of one to four axes, a [`Lattice`]
-//! several grids side by side, one for each block of an additive model. Grid points are numbered with the
-//! last axis running fastest, blocks one after the other.
+//! several grids side by side, one for each block of an additive model, and a block of inducing points
+//! ([`Points`]) behind them if there is one. Grid points are numbered with the last axis running fastest, blocks
+//! one after the other.
 //!
 //! Every axis carries one cell of padding at either end, so that the four points around any covered value
 //! exist and no border rule is needed: an axis with points u_0 … u_{g−1} covers [u_1, u_{g−2}].
@@ -12,8 +13,12 @@
 
 use crate::error::{Error, Result, finite, length, positive};
 use crate::kernel::MAX_DIM;
+use crate::points::Points;
 use crate::saved::{Restore, restored_after_reading};
-use serde::{Deserialize, Serialize};
+use serde::de::{SeqAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::ops::Range;
+use std::sync::Arc;
 
 /// The smallest number of points on an axis: four points carry the cubic interpolation of one cell.
 pub const MIN_POINTS: usize = 4;
@@ -269,11 +274,12 @@ impl Grid {
     }
 }
 
-/// Several grids side by side: the inducing points of f(x) = Σ_j f_j(h_j). One grid is the usual case.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<Grid>", into = "Vec<Grid>")]
+/// Several grids side by side, the inducing points of f(x) = Σ_j f_j(h_j) + g(x), with the points of g behind them if
+/// there is a g. One grid is the usual case.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Lattice {
     grids: Vec<Grid>,
+    points: Option<Arc<Points>>,
     offsets: Vec<usize>,
     len: usize,
     dim: usize,
@@ -295,17 +301,51 @@ impl From<Grid> for Lattice {
     }
 }
 
-impl From<Lattice> for Vec<Grid> {
-    fn from(lattice: Lattice) -> Self {
-        lattice.grids
+/// A lattice with points as it stands in a file.
+#[derive(Serialize, Deserialize)]
+struct SavedLattice<G, P> {
+    grids: G,
+    points: P,
+}
+
+impl Serialize for Lattice {
+    /// Without points a list of grids, as it was before there were any; else both by name.
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match &self.points {
+            None => self.grids.serialize(serializer),
+            Some(points) => {
+                SavedLattice { grids: &self.grids, points: points.as_ref() }.serialize(serializer)
+            }
+        }
     }
 }
 
-impl TryFrom<Vec<Grid>> for Lattice {
-    type Error = Error;
+impl<'de> Deserialize<'de> for Lattice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_any(LatticeVisitor)
+    }
+}
 
-    fn try_from(grids: Vec<Grid>) -> Result<Self> {
-        Self::new(grids)
+struct LatticeVisitor;
+
+impl<'de> Visitor<'de> for LatticeVisitor {
+    type Value = Lattice;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("grids, or grids and points")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> std::result::Result<Lattice, A::Error> {
+        let mut grids = Vec::new();
+        while let Some(grid) = list.next_element()? {
+            grids.push(grid);
+        }
+        Lattice::new(grids).map_err(serde::de::Error::custom)
+    }
+
+    fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> std::result::Result<Lattice, A::Error> {
+        let saved = SavedLattice::<Vec<Grid>, Points>::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(Lattice::with_points(saved.grids, saved.points))
     }
 }
 
@@ -321,15 +361,26 @@ impl Lattice {
         Ok(Self::from_grids(grids))
     }
 
+    /// The lattice of the given grids, possibly none, with a block of inducing points behind them. Its coordinates are
+    /// those of the grids, then the inputs of the points.
+    pub fn with_points(grids: Vec<Grid>, points: impl Into<Arc<Points>>) -> Self {
+        Self::from_parts(grids, Some(points.into()))
+    }
+
     fn from_grids(grids: Vec<Grid>) -> Self {
+        Self::from_parts(grids, None)
+    }
+
+    fn from_parts(grids: Vec<Grid>, points: Option<Arc<Points>>) -> Self {
         let mut offsets = Vec::with_capacity(grids.len());
         let mut len = 0;
         for grid in &grids {
             offsets.push(len);
             len += grid.len();
         }
-        let dim = grids.iter().map(Grid::dim).sum();
-        Self { grids, offsets, len, dim }
+        let dim: usize = grids.iter().map(Grid::dim).sum();
+        let (more, inputs) = points.as_ref().map_or((0, 0), |p| (p.len(), p.dim()));
+        Self { grids, points, offsets, len: len + more, dim: dim + inputs }
     }
 
     /// Grids over the same boxes with at most about `limit` points each.
@@ -343,7 +394,8 @@ impl Lattice {
             let axes = grid.axes().iter().map(|a| Axis::covering(a.lo(), a.hi(), fewer(a.points())));
             Grid::new(axes.collect::<Result<_>>()?)
         };
-        Self::new(self.grids.iter().map(coarse).collect::<Result<_>>()?)
+        let grids = self.grids.iter().map(coarse).collect::<Result<_>>()?;
+        Ok(Self::from_parts(grids, self.points.clone()))
     }
 
     /// The grids, one per block.
@@ -351,12 +403,38 @@ impl Lattice {
         &self.grids
     }
 
+    /// The inducing points, the last block.
+    pub fn points(&self) -> Option<&Arc<Points>> {
+        self.points.as_ref()
+    }
+
+    /// The number of blocks: grids, and the inducing points if there are any.
+    pub fn blocks(&self) -> usize {
+        self.grids.len() + usize::from(self.points.is_some())
+    }
+
+    /// The numbers of the grid points (or inducing points) of a block.
+    pub(crate) fn block(&self, j: usize) -> Range<usize> {
+        let at = |j: usize| self.offsets.get(j).copied().unwrap_or(self.grid_len());
+        at(j)..if j < self.grids.len() { at(j) + self.grids[j].len() } else { self.len }
+    }
+
+    /// The number of points of all grids, behind which the inducing points stand.
+    pub(crate) fn grid_len(&self) -> usize {
+        self.len - self.points.as_ref().map_or(0, |p| p.len())
+    }
+
+    /// The number of coordinates of all grids, behind which the inputs of the inducing points stand.
+    pub(crate) fn grid_dim(&self) -> usize {
+        self.dim - self.points.as_ref().map_or(0, |p| p.dim())
+    }
+
     /// The number of the first grid point of each block.
     pub(crate) fn offsets(&self) -> &[usize] {
         &self.offsets
     }
 
-    /// The number m of grid points over all blocks.
+    /// The number m of grid points over all blocks, inducing points included.
     #[allow(clippy::len_without_is_empty)] // never empty
     pub fn len(&self) -> usize {
         self.len
@@ -398,6 +476,10 @@ impl Lattice {
     /// How the lattice must grow to cover `h`. Refused if any block would have more than `limit` points.
     pub(crate) fn growth_to(&self, h: &[f64], limit: usize, row: usize) -> Result<Growth> {
         let mut growth = Vec::with_capacity(self.dim);
+        // Points reach everywhere, but a row that is no row makes no grid grow.
+        for (axis, &value) in h.iter().enumerate().skip(self.grid_dim()) {
+            finite(format!("x[{axis}]"), value, row)?;
+        }
         for grid in &self.grids {
             let mut total = 1.0;
             let first = growth.len();
@@ -435,6 +517,10 @@ impl Lattice {
         if self.dim != other.dim || self.grids.len() != other.grids.len() {
             return Err(mismatch(self.dim, other.dim));
         }
+        if self.points != other.points {
+            let reason = "the inducing points are not the same";
+            return Err(Error::Unsupported { operation: "bringing grids together", reason });
+        }
         for (a, b) in self.grids.iter().zip(&other.grids) {
             if a.dim() != b.dim() {
                 return Err(mismatch(a.dim(), b.dim()));
@@ -465,7 +551,7 @@ impl Lattice {
             let axes = grid.axes.iter().zip(sides.by_ref()).map(|(a, &(below, above))| a.grown(below, above));
             grids.push(Grid::new(axes.collect())?);
         }
-        let new = Self::from_grids(grids);
+        let new = Self::from_parts(grids, self.points.clone());
         let mut places = Vec::with_capacity(self.len);
         let mut axis = 0;
         for (j, (old, grid)) in self.grids.iter().zip(&new.grids).enumerate() {
@@ -477,6 +563,7 @@ impl Lattice {
             }
             axis += old.dim();
         }
+        places.extend(new.grid_len()..new.len);
         Ok((new, places))
     }
 }

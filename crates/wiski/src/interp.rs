@@ -12,6 +12,7 @@
 use crate::error::{Result, length};
 use crate::grid::{Grid, Lattice};
 use crate::kernel::MAX_DIM;
+use crate::simd::{add_scaled, dot};
 
 /// Loops over many points take so many of them at a time: enough that what they meet stays in fast memory
 /// meanwhile, few enough that their weights do.
@@ -189,37 +190,102 @@ impl Weights {
     }
 }
 
+/// Where one or several data points lie on a lattice: their weights on each grid, and on the inducing points.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Placement {
+    weights: Vec<Weights>,
+    /// w_g: one number for each inducing point.
+    dense: Vec<f64>,
+    /// ρ of each data point.
+    residuals: Vec<f64>,
+}
+
+impl Placement {
+    /// ρ(x), the share of the prior variance of g that the inducing points do not carry; 0 without any.
+    #[inline]
+    pub(crate) fn residual(&self, i: usize) -> f64 {
+        self.residuals.get(i).copied().unwrap_or(0.0)
+    }
+
+    /// The weights on grids, to be written.
+    pub(crate) fn on_grids(&mut self) -> &mut Vec<Weights> {
+        &mut self.weights
+    }
+
+    /// The weights of the i-th of several data points on a lattice.
+    #[inline]
+    pub(crate) fn row(&self, lattice: &Lattice, i: usize) -> Placed<'_> {
+        let (j, m) = (lattice.grids().len(), lattice.len() - lattice.grid_len());
+        Placed { weights: &self.weights[i * j..(i + 1) * j], dense: &self.dense[i * m..(i + 1) * m] }
+    }
+}
+
+/// The weights of one or several data points, one after the other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Placed<'a> {
+    /// One for each grid.
+    pub(crate) weights: &'a [Weights],
+    /// One for each inducing point.
+    pub(crate) dense: &'a [f64],
+}
+
+impl<'a> From<&'a Placement> for Placed<'a> {
+    #[inline]
+    fn from(placement: &'a Placement) -> Self {
+        Self { weights: &placement.weights, dense: &placement.dense }
+    }
+}
+
+impl<'a> From<&'a [Weights]> for Placed<'a> {
+    #[inline]
+    fn from(weights: &'a [Weights]) -> Self {
+        Self { weights, dense: &[] }
+    }
+}
+
+impl<'a> From<&'a Vec<Weights>> for Placed<'a> {
+    #[inline]
+    fn from(weights: &'a Vec<Weights>) -> Self {
+        Self { weights, dense: &[] }
+    }
+}
+
 impl Lattice {
-    /// The weights of a point on every block; `h` holds the coordinates of all blocks one after the other.
+    /// The weights of a point on every grid; `h` holds the coordinates of all blocks one after the other.
     ///
     /// The buffer keeps its allocation between calls. `row` is only for the error.
+    #[inline]
     pub(crate) fn locate(&self, h: &[f64], row: usize, weights: &mut Vec<Weights>) -> Result<()> {
         length("x", self.dim(), h.len())?;
         weights.resize(self.grids().len(), Weights::EMPTY);
         self.place(h, row, weights)
     }
 
-    /// As [`Lattice::locate`], with weights of nothing on grids that do not cover their part of the point.
-    pub(crate) fn locate_inside(&self, h: &[f64], weights: &mut Vec<Weights>) -> Result<()> {
+    /// As [`Lattice::weigh`], with weights of nothing on grids that do not cover their part of the point.
+    pub(crate) fn locate_inside(&self, h: &[f64], out: &mut Placement) -> Result<()> {
         length("x", self.dim(), h.len())?;
-        weights.clear();
+        out.weights.clear();
         let mut rest = h;
         for grid in self.grids() {
             let (own, others) = rest.split_at(grid.dim());
             rest = others;
-            weights.push(Weights::locate(grid, own).unwrap_or(Weights::EMPTY));
+            out.weights.push(Weights::locate(grid, own).unwrap_or(Weights::EMPTY));
         }
+        if h.iter().any(|x| !x.is_finite()) {
+            return Err(self.outside(h, 0));
+        }
+        self.weigh_on_points(h, out);
         Ok(())
     }
 
-    /// The weights of many points, given row after row, point after point. `first_row` is only for the error.
+    /// The weights of many points on every grid, given row after row, point after point. `first_row` is only for the
+    /// error.
     pub(crate) fn locate_all(&self, h: &[f64], first_row: usize, weights: &mut Vec<Weights>) -> Result<()> {
-        let (n, blocks) = (h.len() / self.dim(), self.grids().len());
+        let (n, grids) = (h.len() / self.dim(), self.grids().len());
         length("x", n * self.dim(), h.len())?;
-        weights.resize(n * blocks, Weights::EMPTY);
-        for (i, (h, weights)) in h.chunks_exact(self.dim()).zip(weights.chunks_exact_mut(blocks)).enumerate()
-        {
-            self.place(h, first_row + i, weights)?;
+        weights.resize(n * grids, Weights::EMPTY);
+        for (i, h) in h.chunks_exact(self.dim()).enumerate() {
+            self.place(h, first_row + i, &mut weights[i * grids..(i + 1) * grids])?;
         }
         Ok(())
     }
@@ -233,21 +299,73 @@ impl Lattice {
             }
             rest = others;
         }
+        // What is left are the inputs of the inducing points, which reach everywhere.
+        if rest.iter().all(|x| x.is_finite()) { Ok(()) } else { Err(self.outside(h, row)) }
+    }
+
+    /// The weights of a point on every grid and on the inducing points.
+    #[inline]
+    pub(crate) fn weigh(&self, h: &[f64], row: usize, out: &mut Placement) -> Result<()> {
+        self.locate(h, row, &mut out.weights)?;
+        self.weigh_on_points(h, out);
+        Ok(())
+    }
+
+    /// The weights on the inducing points of a point that is located on the grids.
+    #[inline]
+    pub(crate) fn weigh_on_points(&self, h: &[f64], out: &mut Placement) {
+        if let Some(points) = self.points() {
+            out.dense.resize(points.len(), 0.0);
+            out.residuals.resize(1, 0.0);
+            out.residuals[0] = points.weigh(&h[self.grid_dim()..], &mut out.dense);
+        }
+    }
+
+    /// The weights of many points on every grid and on the inducing points.
+    pub(crate) fn weigh_all(&self, h: &[f64], first_row: usize, out: &mut Placement) -> Result<()> {
+        self.locate_all(h, first_row, &mut out.weights)?;
+        if let Some(points) = self.points() {
+            let n = h.len() / self.dim();
+            out.dense.resize(n * points.len(), 0.0);
+            out.residuals.resize(n, 0.0);
+            let inputs = h.chunks_exact(self.dim()).map(|h| &h[self.grid_dim()..]);
+            points.weigh_all(inputs, &mut out.dense, &mut out.residuals);
+        }
+        Ok(())
+    }
+
+    /// The weights of many points on every grid, and their correlations κ_Z with the inducing points in the place of
+    /// the weights on those.
+    pub(crate) fn correlate_all(&self, h: &[f64], first_row: usize, out: &mut Placement) -> Result<()> {
+        self.locate_all(h, first_row, &mut out.weights)?;
+        if let Some(points) = self.points() {
+            out.dense.resize(h.len() / self.dim() * points.len(), 0.0);
+            for (h, row) in h.chunks_exact(self.dim()).zip(out.dense.chunks_exact_mut(points.len())) {
+                points.correlations(&h[self.grid_dim()..], row);
+            }
+        }
         Ok(())
     }
 
     /// Σ_i w_i u_i over all blocks: the function with grid values u at the point with weights w.
     #[inline]
-    pub(crate) fn gather(&self, weights: &[Weights], values: &[f64]) -> f64 {
-        let blocks = self.grids().iter().zip(self.offsets()).zip(weights);
-        blocks.map(|((grid, &at), w)| w.gather(grid, &values[at..at + grid.len()])).sum()
+    pub(crate) fn gather<'a>(&self, at: impl Into<Placed<'a>>, values: &[f64]) -> f64 {
+        let at = at.into();
+        let blocks = self.grids().iter().zip(self.offsets()).zip(at.weights);
+        let sum: f64 =
+            blocks.map(|((grid, &from), w)| w.gather(grid, &values[from..from + grid.len()])).sum();
+        if at.dense.is_empty() { sum } else { sum + dot(at.dense, &values[self.grid_len()..]) }
     }
 
     /// Adds c·w to grid values over all blocks.
     #[inline]
-    pub(crate) fn scatter(&self, weights: &[Weights], c: f64, values: &mut [f64]) {
-        for ((grid, &at), w) in self.grids().iter().zip(self.offsets()).zip(weights) {
-            w.scatter(grid, c, &mut values[at..at + grid.len()]);
+    pub(crate) fn scatter<'a>(&self, at: impl Into<Placed<'a>>, c: f64, values: &mut [f64]) {
+        let at = at.into();
+        for ((grid, &from), w) in self.grids().iter().zip(self.offsets()).zip(at.weights) {
+            w.scatter(grid, c, &mut values[from..from + grid.len()]);
+        }
+        if !at.dense.is_empty() {
+            add_scaled(&mut values[self.grid_len()..], c, at.dense);
         }
     }
 }

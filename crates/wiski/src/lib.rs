@@ -23,7 +23,7 @@
 //!
 //! 1. [`feature`]: maps from input columns to grid coordinates, x → h, and streaming input moments.
 //! 2. [`kernel`]: stationary kernels, their sums and products, their gradients.
-//! 3. [`grid`], [`interp`]: regular grids and cubic interpolation weights, x → w.
+//! 3. [`points`], [`grid`], [`interp`]: inducing points, regular grids and cubic interpolation weights, x → w.
 //! 4. [`likelihood`]: class labels as targets with known noise, latent values as class probabilities.
 //! 5. [`structure`]: Toeplitz, Kronecker, stencil and block matrices.
 //! 6. [`prior`]: the root B of the prior covariance on the grid, with adaptive rank p.
@@ -52,6 +52,8 @@ mod simd;
 pub mod feature;
 
 pub mod kernel;
+
+pub mod points;
 
 pub mod grid;
 pub mod interp;

@@ -32,6 +32,31 @@ pub(crate) fn dot_rows(rows: &[f64], stride: usize, x: &[f64], out: &mut [f64]) 
     Arch::new().dispatch(DotRows { rows, stride, x, out });
 }
 
+/// y += c x.
+pub(crate) fn add_scaled(y: &mut [f64], c: f64, x: &[f64]) {
+    Arch::new().dispatch(AddScaled { y, c, x });
+}
+
+/// x ← L⁻¹ x for a lower triangular matrix of padded rows.
+pub(crate) fn solve_lower(rows: &[f64], stride: usize, x: &mut [f64]) {
+    Arch::new().dispatch(SolveLower { rows, stride, x });
+}
+
+/// x ← L⁻ᵀ x for a lower triangular matrix of padded rows.
+pub(crate) fn solve_lower_transposed(rows: &[f64], stride: usize, x: &mut [f64]) {
+    Arch::new().dispatch(SolveLowerTransposed { rows, stride, x });
+}
+
+/// The lower triangle of A += c x xᵀ, for n rows of n numbers.
+pub(crate) fn add_outer_lower(a: &mut [f64], c: f64, x: &[f64]) {
+    Arch::new().dispatch(AddOuterLower { a, c, x });
+}
+
+/// xᵀ A x for a symmetric matrix of n rows of n numbers, of which the lower triangle is read.
+pub(crate) fn quadratic_lower(a: &[f64], x: &[f64]) -> f64 {
+    Arch::new().dispatch(QuadraticLower { a, x })
+}
+
 /// out = F x and F ← F − γ (F x) xᵀ in one sweep over the rows of F.
 pub(crate) fn dot_rows_and_deflate(rows: &mut [f64], stride: usize, x: &[f64], gamma: f64, out: &mut [f64]) {
     Arch::new().dispatch(DotRowsAndDeflate { rows, stride, x, gamma, out });
@@ -71,6 +96,148 @@ fn dot_simd<S: Simd>(simd: S, a: &[f64], b: &[f64]) -> f64 {
     let pairs = [simd.add_f64s(sums[0], sums[1]), simd.add_f64s(sums[2], sums[3])];
     let tail: f64 = a_tail.iter().zip(b_tail).map(|(x, y)| x * y).sum();
     simd.reduce_sum_f64s(simd.add_f64s(pairs[0], pairs[1])) + tail
+}
+
+struct AddScaled<'a> {
+    y: &'a mut [f64],
+    c: f64,
+    x: &'a [f64],
+}
+
+impl WithSimd for AddScaled<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        add_scaled_simd(simd, self.y, self.c, self.x);
+    }
+}
+
+#[inline(always)]
+fn add_scaled_simd<S: Simd>(simd: S, y: &mut [f64], c: f64, x: &[f64]) {
+    let n = x.len().min(y.len());
+    let (x, x_tail) = S::as_simd_f64s(&x[..n]);
+    let (y, y_tail) = S::as_mut_simd_f64s(&mut y[..n]);
+    let factor = simd.splat_f64s(c);
+    y.iter_mut().zip(x).for_each(|(y, &x)| *y = simd.mul_add_e_f64s(factor, x, *y));
+    y_tail.iter_mut().zip(x_tail).for_each(|(y, x)| *y += c * x);
+}
+
+struct SolveLower<'a> {
+    rows: &'a [f64],
+    stride: usize,
+    x: &'a mut [f64],
+}
+
+impl WithSimd for SolveLower<'_> {
+    type Output = ();
+
+    /// Eight rows at a time: one load of the numbers found before them for eight multiply-adds.
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { rows, stride, x } = self;
+        let n = x.len();
+        for first in (0..n).step_by(LANES) {
+            let (found, rest) = x.split_at_mut(first);
+            let own = &mut rest[..LANES.min(n - first)];
+            let row = |i: usize| &rows[(first + i) * stride..(first + i + 1) * stride];
+            let (found, _) = S::as_simd_f64s(found);
+            if own.len() == LANES {
+                let heads: [_; LANES] = std::array::from_fn(|i| S::as_simd_f64s(&row(i)[..first]).0);
+                let mut sums = [simd.splat_f64s(0.0); LANES];
+                for (j, &x) in found.iter().enumerate() {
+                    for i in 0..LANES {
+                        sums[i] = simd.mul_add_e_f64s(heads[i][j], x, sums[i]);
+                    }
+                }
+                (0..LANES).for_each(|i| own[i] -= simd.reduce_sum_f64s(sums[i]));
+            } else {
+                for (i, own) in own.iter_mut().enumerate() {
+                    let mut sum = simd.splat_f64s(0.0);
+                    let head = S::as_simd_f64s(&row(i)[..first]).0;
+                    head.iter().zip(found).for_each(|(&l, &x)| sum = simd.mul_add_e_f64s(l, x, sum));
+                    *own -= simd.reduce_sum_f64s(sum);
+                }
+            }
+            for i in 0..own.len() {
+                let row = &row(i)[first..];
+                let sum: f64 = row[..i].iter().zip(&*own).map(|(l, x)| l * x).sum();
+                own[i] = (own[i] - sum) / row[i];
+            }
+        }
+    }
+}
+
+struct SolveLowerTransposed<'a> {
+    rows: &'a [f64],
+    stride: usize,
+    x: &'a mut [f64],
+}
+
+impl WithSimd for SolveLowerTransposed<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { rows, stride, x } = self;
+        let n = x.len();
+        for first in (0..n).step_by(LANES).rev() {
+            let (open, rest) = x.split_at_mut(first);
+            let own = &mut rest[..LANES.min(n - first)];
+            let row = |i: usize| &rows[(first + i) * stride..(first + i + 1) * stride];
+            for i in (0..own.len()).rev() {
+                let row = &row(i)[first..];
+                own[i] /= row[i];
+                let found = own[i];
+                own[..i].iter_mut().zip(row).for_each(|(x, l)| *x -= found * l);
+            }
+            let mut pairs = own.chunks_exact(2);
+            for (i, pair) in (&mut pairs).enumerate() {
+                // Two rows for one load and store of what is still to be solved for.
+                let [a, b] = [0, 1].map(|k| S::as_simd_f64s(&row(2 * i + k)[..first]).0);
+                let c = [-pair[0], -pair[1]].map(|c| simd.splat_f64s(c));
+                for ((x, &a), &b) in S::as_mut_simd_f64s(open).0.iter_mut().zip(a).zip(b) {
+                    *x = simd.mul_add_e_f64s(c[1], b, simd.mul_add_e_f64s(c[0], a, *x));
+                }
+            }
+            if let [last] = pairs.remainder() {
+                add_scaled_simd(simd, open, -last, &row(own.len() - 1)[..first]);
+            }
+        }
+    }
+}
+
+struct AddOuterLower<'a> {
+    a: &'a mut [f64],
+    c: f64,
+    x: &'a [f64],
+}
+
+impl WithSimd for AddOuterLower<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        for (i, row) in self.a.chunks_exact_mut(self.x.len()).enumerate() {
+            add_scaled_simd(simd, &mut row[..=i], self.c * self.x[i], self.x);
+        }
+    }
+}
+
+struct QuadraticLower<'a> {
+    a: &'a [f64],
+    x: &'a [f64],
+}
+
+impl WithSimd for QuadraticLower<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let Self { a, x } = self;
+        let rows = a.chunks_exact(x.len()).enumerate();
+        rows.map(|(i, row)| x[i] * (2.0 * dot_simd(simd, &row[..i], x) + row[i] * x[i])).sum()
+    }
 }
 
 struct CombineRows<'a> {
@@ -163,6 +330,28 @@ impl WithSimd for DotRowsAndDeflate<'_> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn triangular_solves_leave_no_residual() {
+        for n in [1, 2, 7, 8, 9, 16, 37, 64, 101] {
+            let stride = padded(n);
+            let mut l = vec![0.0; n * stride];
+            for i in 0..n {
+                (0..i).for_each(|j| l[i * stride + j] = ((i * i + 3 * j) as f64).sin() / n as f64);
+                l[i * stride + i] = 1.0 + 0.1 * (i as f64).cos();
+            }
+            let (right, mut lower) = (vector(n, 0.9), vector(n, 0.9));
+            let mut upper = right.clone();
+            solve_lower(&l, stride, &mut lower);
+            solve_lower_transposed(&l, stride, &mut upper);
+            for i in 0..n {
+                let forward: f64 = (0..=i).map(|j| l[i * stride + j] * lower[j]).sum();
+                let backward: f64 = (i..n).map(|j| l[j * stride + i] * upper[j]).sum();
+                assert!((forward - right[i]).abs() < 1e-14, "{n}: {forward} {}", right[i]);
+                assert!((backward - right[i]).abs() < 1e-14, "{n}: {backward} {}", right[i]);
+            }
+        }
+    }
+
     fn vector(n: usize, seed: f64) -> Vec<f64> {
         (0..n).map(|i| ((i as f64 + seed) * 1.7).sin()).collect()
     }
@@ -200,6 +389,19 @@ mod tests {
                 close(value, &mut [f[at], -0.7 * dots[i] * combined[j]].into_iter());
             }
             close(dot(&phi, &phi), &mut phi.iter().map(|v| v * v));
+
+            let mut sum = combined.clone();
+            add_scaled(&mut sum[..p], 0.7, &phi);
+            (0..p).for_each(|i| close(sum[i], &mut [combined[i], 0.7 * phi[i]].into_iter()));
+            let mut outer = vec![0.0; p * p];
+            add_outer_lower(&mut outer, -0.4, &phi);
+            for (i, j) in (0..p * p).map(|at| (at / p, at % p)) {
+                let want = if j <= i { -0.4 * phi[i] * phi[j] } else { 0.0 };
+                close(outer[i * p + j], &mut [want].into_iter());
+            }
+            let entry = |i: usize, j: usize| outer[i.max(j) * p + i.min(j)];
+            let terms = (0..p * p).map(|at| combined[at / p] * entry(at / p, at % p) * combined[at % p]);
+            close(quadratic_lower(&outer, &combined[..p]), &mut terms.into_iter());
         }
     }
 }

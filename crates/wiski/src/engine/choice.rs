@@ -62,7 +62,7 @@ impl Engine {
 
     fn choose(&self, given: &Given, before: Option<&dyn GridPosterior>) -> Result<Chosen> {
         let Given { stats, kernels, noise, rank_tolerance } = *given;
-        length("kernels", stats.lattice().grids().len(), kernels.len())?;
+        length("kernels", stats.lattice().blocks(), kernels.len())?;
         let dense = || Ok(Chosen::Dense(Prior::new(stats.lattice(), kernels, rank_tolerance)?));
         let sparse = || Ok(Chosen::InSteps(Box::new(SparsePosterior::new(stats, &kernels[0], noise)?)));
         let krylov = |accuracy: &Accuracy| {
@@ -72,6 +72,10 @@ impl Engine {
         };
         match self {
             Self::Dense => dense(),
+            Self::Sparse | Self::Krylov(_) if stats.lattice().points().is_some() => {
+                let reason = "inducing points need the dense one";
+                Err(Error::Unsupported { operation: "an engine for large grids", reason })
+            }
             Self::Sparse => sparse(),
             Self::Krylov(accuracy) => krylov(accuracy),
             Self::Auto => {

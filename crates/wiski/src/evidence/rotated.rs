@@ -34,7 +34,7 @@ pub(super) fn columns(
     stride: usize,
     pool: &mut Pool,
 ) -> Vec<f64> {
-    let (p, m) = (posterior.rank(), stats.lattice().len());
+    let (p, m) = (posterior.rank(), stats.lattice().grid_len());
     let (prior, z) = (posterior.prior(), posterior.coordinates());
     let mut columns = pool.zeros(m * stride);
     let mut rest = Vec::with_capacity(m);

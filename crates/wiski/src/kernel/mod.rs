@@ -76,8 +76,8 @@ restored_after_reading!(Kernel);
 impl Restore for Kernel {
     fn restore(&mut self) -> Result<()> {
         let refuse = |reason: &str| Err(Error::Config { field: "kernel".into(), reason: reason.into() });
-        if self.dim == 0 || self.dim > MAX_AXES || self.terms.is_empty() {
-            return refuse("a kernel has 1 to 64 axes and at least one term");
+        if self.dim > MAX_AXES || self.terms.is_empty() {
+            return refuse("a kernel has at most 64 axes and at least one term");
         }
         let count = self.parameters.len();
         for term in &self.terms {
@@ -114,6 +114,23 @@ impl Kernel {
         let mut kernel = Self::build(family, dim, axes, &vec![p; axes.len()])?;
         kernel.parameters[0].value = std::f64::consts::LN_2;
         Ok(kernel)
+    }
+
+    /// A variance alone, on no axes: all that is left to learn of a block of inducing points
+    /// ([`Points`](crate::points::Points)), whose correlation is its own.
+    ///
+    /// ```
+    /// use wiski::Kernel;
+    /// let kernel = Kernel::output_scale(1.5)?.scaled(2.0);
+    /// assert_eq!((kernel.dim(), kernel.variance()), (0, 3.0));
+    /// assert_eq!(Kernel::parse(&kernel.to_string(), 0)?.parameter_names(), ["outputscale"]);
+    /// # Ok::<(), wiski::Error>(())
+    /// ```
+    pub fn output_scale(variance: f64) -> Result<Self> {
+        positive("outputscale", variance, 0)?;
+        let parameters = vec![Parameter { base: 0, label: "outputscale".into(), value: variance }];
+        let terms = vec![Term { scales: vec![0], axes: Vec::new() }];
+        Ok(Self { dim: 0, parameters, terms, expression: "scale".into() })
     }
 
     /// RBF with one length-scale per axis and output scale 1.

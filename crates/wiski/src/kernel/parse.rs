@@ -6,6 +6,8 @@
 //! factor  = "(" sum ")" | family [ "@" axis { "," axis } ]
 //! family  = rbf | matern12 | matern32 | matern52 | rq | periodic | cosine | sm:Q
 //! ```
+//!
+//! On no axes, for a block of inducing points, the only factor is `scale`.
 
 use super::{Family, Kernel};
 use crate::error::{Error, Result};
@@ -59,6 +61,13 @@ impl<'a> Parser<'a> {
                 Ok(inner)
             } else {
                 Err(self.refuse("a closing bracket is missing"))
+            };
+        }
+        if self.dim == 0 {
+            return match self.take(|c| c.is_ascii_alphanumeric()) {
+                "scale" => Kernel::output_scale(std::f64::consts::LN_2),
+                "" => Err(self.unexpected()),
+                other => Err(self.refuse(&format!("'{other}' is not scale, the only kernel on no axes"))),
             };
         }
         let family = self.family()?;
@@ -170,8 +179,13 @@ mod tests {
             ("rbf@2", "no axis 2"),
             ("sm:0", "at least one component"),
             ("sm:x", "small number"),
+            ("scale", "'scale' is not one of"),
         ] {
             let error = Kernel::parse(text, 2).unwrap_err().to_string();
+            assert!(error.contains(message), "{text}: {error}");
+        }
+        for (text, message) in [("rbf", "'rbf' is not scale"), ("", "a kernel is missing")] {
+            let error = Kernel::parse(text, 0).unwrap_err().to_string();
             assert!(error.contains(message), "{text}: {error}");
         }
     }

@@ -23,20 +23,22 @@ use serde::{Deserialize, Serialize};
 /// Everything the evidence depends on besides the data: a kernel for each grid and the noise variance σ².
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hyperparameters {
-    /// One kernel for each grid.
+    /// One kernel for each block: the grids, and the scale of inducing points if there are any.
     pub kernels: Vec<Kernel>,
     /// The noise variance σ².
     pub noise: f64,
 }
 
 impl Hyperparameters {
-    /// Names and values of all hyperparameters; with several grids, the grid's number stands in front.
+    /// Names and values of all hyperparameters; with several blocks, the grid's number stands in front, or `points` for
+    /// the scale of inducing points.
     pub fn named(&self) -> Vec<(String, f64)> {
         let several = self.kernels.len() > 1;
         let mut all = Vec::new();
         for (j, kernel) in self.kernels.iter().enumerate() {
             for (name, value) in kernel.parameter_names().into_iter().zip(kernel.parameters()) {
-                all.push((if several { format!("grid{j}.{name}") } else { name }, value));
+                let block = if kernel.dim() == 0 { "points".into() } else { format!("grid{j}") };
+                all.push((if several { format!("{block}.{name}") } else { name }, value));
             }
         }
         all.push(("noise".into(), self.noise));

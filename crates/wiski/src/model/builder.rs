@@ -5,8 +5,10 @@ use crate::error::{Error, Result, length, positive};
 use crate::grid::{Grid, Lattice};
 use crate::kernel::{Family, Kernel};
 use crate::model::Wiski;
+use crate::points::Points;
 use crate::stats::Stats;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// What to do with a point that the grid does not cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -26,6 +28,8 @@ pub struct WiskiBuilder {
     #[serde(skip)]
     grids: Vec<Grid>,
     #[serde(skip)]
+    points: Option<Arc<Points>>,
+    #[serde(skip)]
     kernels: Vec<Kernel>,
     pub(super) noise: f64,
     pub(super) off_grid: OffGrid,
@@ -41,6 +45,7 @@ impl Default for WiskiBuilder {
     fn default() -> Self {
         Self {
             grids: Vec::new(),
+            points: None,
             kernels: Vec::new(),
             noise: 0.1,
             off_grid: OffGrid::Error,
@@ -59,6 +64,14 @@ impl WiskiBuilder {
     #[must_use]
     pub fn grid(mut self, grid: Grid) -> Self {
         self.grids.push(grid);
+        self
+    }
+
+    /// Adds a block of inducing points behind the grids: a function of all columns that come after those of the grids.
+    /// Its kernel is the last, and a scale alone ([`Kernel::output_scale`]).
+    #[must_use]
+    pub fn points(mut self, points: impl Into<Arc<Points>>) -> Self {
+        self.points = Some(points.into());
         self
     }
 
@@ -127,8 +140,11 @@ impl WiskiBuilder {
         if self.kernels.is_empty() {
             self.kernels =
                 self.grids.iter().map(|g| Kernel::new(Family::Rbf, g.dim())).collect::<Result<_>>()?;
+            if self.points.is_some() {
+                self.kernels.push(Kernel::output_scale(std::f64::consts::LN_2)?);
+            }
         }
-        length("kernels", self.grids.len(), self.kernels.len())?;
+        length("kernels", self.grids.len() + usize::from(self.points.is_some()), self.kernels.len())?;
         positive("noise", self.noise, 0)?;
         positive("drift tolerance", self.drift_tolerance, 0)?;
         for grid in &self.grids {
@@ -138,7 +154,11 @@ impl WiskiBuilder {
                 return Err(Error::Config { field: "grid".into(), reason });
             }
         }
-        let lattice = Lattice::new(std::mem::take(&mut self.grids))?;
+        let grids = std::mem::take(&mut self.grids);
+        let lattice = match self.points.take() {
+            Some(points) => Lattice::with_points(grids, points),
+            None => Lattice::new(grids)?,
+        };
         let stats = match self.root_rank {
             None => Stats::new(lattice),
             Some(rank) => Stats::low_rank(lattice, rank)?,

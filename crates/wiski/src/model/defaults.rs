@@ -2,7 +2,7 @@
 //!
 //! | choice | default |
 //! | --- | --- |
-//! | features | the columns themselves for one or two numeric inputs; otherwise a sum of small grids |
+//! | features | the columns themselves for one or two numeric inputs (three with 1,000 warm-up rows or more); otherwise a sum of small grids |
 //! | grid points on an axis | 32, 16, 10, 7 for grids of one to four axes; 32 for the lines of a sum |
 //! | warm-up | 50 rows for one grid of columns; 15 rows a column otherwise (at most 960 for a sum of grids), at least 200 (300 for a sum of grids) |
 //! | kernel | RBF with a length-scale for each axis |
@@ -16,7 +16,7 @@ use crate::feature::Column;
 use crate::kernel::{Family, Kernel, MAX_DIM};
 use crate::learn::{HyperSpace, Hyperparameters, Hyperprior};
 
-/// Up to so many numeric columns are the axes of one grid.
+/// Up to so many numeric columns are the axes of one grid; one more with a long warm-up.
 const MOST_AXES: usize = 2;
 
 /// A sum of grids reads at most so many columns: those that say most about the target by themselves
@@ -44,8 +44,7 @@ impl Settings {
     /// These settings with everything decided that is left to the model, for rows of D columns.
     pub(crate) fn resolved(mut self, input_dim: usize) -> Result<Self> {
         if self.features == Features::Auto {
-            let numeric = self.columns.iter().all(|c| *c == Column::Numeric);
-            self.features = if numeric && input_dim <= MOST_AXES {
+            self.features = if self.is_one_grid(input_dim) {
                 Features::Identity
             } else {
                 Features::Additive { directions: None }
@@ -62,6 +61,13 @@ impl Settings {
             self.start_from_given(axes)?;
         }
         Ok(self)
+    }
+
+    /// Whether the columns themselves are the axes of one grid, where that is left to the model.
+    fn is_one_grid(&self, input_dim: usize) -> bool {
+        let many_rows = self.warm_up.is_some_and(|rows| rows >= 1000);
+        let most = if many_rows { MOST_AXES + 1 } else { MOST_AXES };
+        self.columns.iter().all(|c| *c == Column::Numeric) && input_dim <= most
     }
 
     /// Puts the start values into kernel and noise. With no schedule to learn them by, they are meant to stay.
@@ -118,9 +124,7 @@ impl Settings {
     /// grids.
     pub fn axes(&self, input_dim: usize) -> usize {
         match self.features {
-            Features::Auto if self.columns.iter().all(|c| *c == Column::Numeric) && input_dim <= MOST_AXES => {
-                input_dim
-            }
+            Features::Auto if self.is_one_grid(input_dim) => input_dim,
             Features::Auto | Features::Additive { .. } => 1,
             Features::Identity => input_dim,
             Features::Project { outputs } | Features::Mlp { outputs, .. } => outputs,

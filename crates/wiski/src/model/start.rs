@@ -338,6 +338,8 @@ pub(crate) fn process(settings: &Settings, lattice: &Lattice, hyper: &Hyperparam
         .max_grid_points(growth_limit(settings, lattice))
         .engine(settings.engine.clone())
         .rank_tolerance(settings.tolerance());
-    let blocks = lattice.grids().iter().zip(&hyper.kernels);
-    blocks.fold(builder, |builder, (grid, kernel)| builder.grid(grid.clone()).kernel(kernel.clone())).build()
+    let builder = lattice.grids().iter().fold(builder, |builder, grid| builder.grid(grid.clone()));
+    let builder =
+        lattice.points().into_iter().fold(builder, |builder, points| builder.points(points.clone()));
+    hyper.kernels.iter().fold(builder, |builder, kernel| builder.kernel(kernel.clone())).build()
 }

@@ -84,7 +84,10 @@ impl Pending {
     pub(super) fn new(prior: &Prior, factor: &Factor) -> Self {
         let (p, m) = (prior.rank(), prior.lattice().len());
         // Fewer multiply-adds than the sweeps over F₀ that it saves, and matrix products do them faster.
-        let worth_an_image = prior.expansion_cost() <= ROWS_WITH_IMAGE * p && m <= LARGEST_IMAGE * p;
+        // Inducing points meet every row of an image, which then saves nothing.
+        let worth_an_image = prior.points().is_none()
+            && prior.expansion_cost() <= ROWS_WITH_IMAGE * p
+            && m <= LARGEST_IMAGE * p;
         let rows = if worth_an_image { ROWS_WITH_IMAGE } else { ROWS_WITHOUT_IMAGE };
         Self {
             limit: if p < SMALLEST_RANK { 0 } else { rows },
@@ -109,6 +112,11 @@ impl Pending {
 
     pub(super) fn is_empty(&self) -> bool {
         self.rows == 0
+    }
+
+    /// How many rows of at most `rows` may come before the list is full, at least one.
+    pub(super) fn room(&self, rows: usize) -> usize {
+        self.limit.saturating_sub(self.rows).clamp(1, rows)
     }
 
     pub(super) fn is_full(&self) -> bool {

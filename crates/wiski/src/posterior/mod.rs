@@ -10,14 +10,20 @@
 //! so that at a point with features φ = Bᵀw the mean is φᵀz̄ and the latent variance ‖Fᵀφ‖². S has no
 //! eigenvalue below 1: nothing is ever inverted that could be singular, and no jitter is added.
 //!
+//! Inducing points behind the grids carry their function g up to a residual, which every latent variance contains as
+//! s ρ(x), and the covariance of two points as s (κ(x, x') − w_gᵀw_g'). Data are taken to say nothing about it, so
+//! conditioning goes by ‖Fᵀφ‖² alone.
+//!
 //! [`Posterior`] answers in O(p²) and takes in observations at fixed hyperparameters in O(p²). Where F is too large
 //! for the caches, rows wait beside it and are multiplied into it together (module `delayed`); every answer knows them.
 //! [`Predictor`] is its immutable image on the grid: mean in 4^d, mean and variance in about 16^d/2
 //! multiply-adds, whatever n, m and p are. Readers hold a predictor while a writer goes on conditioning.
 
+mod batch;
 mod delayed;
 mod factor;
 mod predictor;
+mod residuals;
 mod surface;
 mod surrogate;
 
@@ -29,7 +35,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, finite, length, positive};
 use crate::grid::Lattice;
-use crate::interp::Weights;
+use crate::interp::{Placed, Placement, Weights};
 use crate::pool::Pool;
 use crate::prior::Prior;
 use crate::simd::dot;
@@ -37,6 +43,7 @@ use crate::stats::{Stats, Whitened};
 use delayed::{Pending, SavedPending};
 pub(crate) use factor::Factor;
 pub use predictor::{FunctionSample, Predictor};
+use residuals::Residuals;
 pub use surface::{Joint, Surface};
 pub use surrogate::Surrogate;
 
@@ -103,12 +110,18 @@ impl PredictionGradient {
 /// Buffers for predictions and updates; they keep their allocation between calls.
 #[derive(Debug, Clone, Default)]
 pub struct Workspace {
-    weights: Vec<Weights>,
+    placement: Placement,
     phi: Vec<f64>,
     white: Vec<f64>,
     gain: Vec<f64>,
     scratch: Vec<f64>,
     products: Vec<f64>,
+    /// For gradients in the inputs of inducing points.
+    slopes: Vec<f64>,
+    distances: Vec<f64>,
+    /// For rows that are learned together.
+    features: Vec<f64>,
+    whites: Vec<f64>,
     pool: Pool,
 }
 
@@ -119,6 +132,9 @@ impl Workspace {
         self.products.resize(posterior.pending.scratch_len(), 0.0);
         self.white.resize(posterior.factor.stride(), 0.0);
         self.scratch.resize(posterior.prior.scratch_len(), 0.0);
+        let points = posterior.lattice().len() - posterior.lattice().grid_len();
+        self.slopes.resize(2 * points, 0.0);
+        self.distances.resize(points, 0.0);
     }
 }
 
@@ -319,14 +335,27 @@ impl Posterior {
     #[inline]
     fn place(&self, h: &[f64], row: usize, ws: &mut Workspace) -> Result<()> {
         ws.fit(self);
-        self.lattice().locate(h, row, &mut ws.weights)?;
-        self.prior.features(&ws.weights, &mut ws.phi, &mut ws.scratch);
+        self.lattice().weigh(h, row, &mut ws.placement)?;
+        self.prior.features(&ws.placement, &mut ws.phi, &mut ws.scratch);
         Ok(())
     }
 
-    /// φᵀz̄ and ‖Fᵀφ‖² for the φ in the workspace; leaves Fᵀφ there.
+    /// The latent variance that inducing points do not carry, s ρ, at the point in the workspace.
+    #[inline]
+    fn residual(&self, ws: &Workspace) -> f64 {
+        self.prior.residual_scale() * ws.placement.residual(0)
+    }
+
+    /// Mean and latent variance for the point in the workspace; leaves Fᵀφ there.
     #[inline]
     fn predict_placed(&self, noise: f64, ws: &mut Workspace) -> Prediction {
+        let known = self.predict_known(noise, ws);
+        Prediction { variance: known.variance + self.residual(ws), ..known }
+    }
+
+    /// φᵀz̄ and ‖Fᵀφ‖², without the residual of inducing points, for the φ in the workspace; leaves Fᵀφ there.
+    #[inline]
+    fn predict_known(&self, noise: f64, ws: &mut Workspace) -> Prediction {
         let mean = if self.pending.is_empty() {
             self.factor.whiten(&ws.phi, &mut ws.white);
             dot(&ws.phi, &self.mean)
@@ -342,7 +371,7 @@ impl Posterior {
     fn mean_with_pending(&self, ws: &mut Workspace) -> f64 {
         let before = if let Some(image) = self.pending.image() {
             ws.white.fill(0.0);
-            let blocks = ws.weights.iter().enumerate();
+            let blocks = Placed::from(&ws.placement).weights.iter().enumerate();
             blocks.map(|(block, w)| image.gather_on_block(block, w, &mut ws.white)).sum()
         } else {
             self.factor.whiten(&ws.phi, &mut ws.white);
@@ -391,8 +420,8 @@ impl Posterior {
         out: &mut PredictionGradient,
     ) -> Result<()> {
         ws.fit(self);
-        self.lattice().locate_inside(h, &mut ws.weights)?;
-        self.prior.features(&ws.weights, &mut ws.phi, &mut ws.scratch);
+        self.lattice().locate_inside(h, &mut ws.placement)?;
+        self.prior.features(&ws.placement, &mut ws.phi, &mut ws.scratch);
         self.gradient_placed(h, ws, out);
         Ok(())
     }
@@ -421,6 +450,7 @@ impl Posterior {
                 out.variance.push(2.0 * covariance);
             }
         }
+        self.push_slopes_of_points(rest, ws, out);
     }
 
     /// ∂φᵀz̄ and ∂φᵀPφ for weights that change on one block only. The workspace has Pφ as its gain; while rows
@@ -446,14 +476,16 @@ impl Posterior {
         let q = h.len() / d;
         length("x", q * d, h.len())?;
         let (mut mean, mut white) = (Vec::with_capacity(q), Vec::with_capacity(q * self.factor.stride()));
+        let mut residuals = Residuals::new(&self.prior, h, q);
         for (row, point) in h.chunks_exact(d).enumerate() {
             self.place(point, row, ws)?;
             mean.push(self.predict_placed(1.0, ws).mean);
             white.extend_from_slice(&ws.white);
+            residuals.push(&ws.placement);
         }
         let vector = |i: usize| &white[i * self.factor.stride()..(i + 1) * self.factor.stride()];
-        let covariance = (0..q * q).map(|e| dot(vector(e / q), vector(e % q))).collect();
-        Ok((mean, covariance))
+        let entry = |i: usize, j: usize| dot(vector(i), vector(j)) + residuals.covariance(i, j);
+        Ok((mean, (0..q * q).map(|e| entry(e / q, e % q)).collect()))
     }
 
     /// Conditions on one observation at fixed hyperparameters and returns what was predicted for it before:
@@ -465,9 +497,9 @@ impl Posterior {
         finite("y", y, 0)?;
         positive("noise", noise, 0)?;
         self.place(h, 0, ws)?;
-        let prediction = self.predict_placed(noise, ws);
-        let step = (y - prediction.mean) / (prediction.variance + prediction.noise);
-        self.update(prediction.noise, step, ws);
+        let known = self.predict_known(noise, ws);
+        let prediction = Prediction { variance: known.variance + self.residual(ws), ..known };
+        self.update(known.noise, (y - known.mean) / (known.variance + known.noise), ws);
         Ok(prediction)
     }
 
@@ -493,13 +525,20 @@ impl Posterior {
         finite("y", y, 0)?;
         positive("noise", noise, 0)?;
         self.place(h, 0, ws)?;
-        let prediction = self.predict_placed(noise, ws);
+        let prediction = self.predict_known(noise, ws);
         if prediction.variance >= prediction.noise {
             return Err(Error::NotLearned { variance: prediction.variance, noise: prediction.noise });
         }
         let step = (y - prediction.mean) / (prediction.variance - prediction.noise);
         self.update(-prediction.noise, step, ws);
         Ok(())
+    }
+
+    /// The latent variance that data can take away, which a row must have less of than noise to have been learned. It is
+    /// that of a prediction but for the residual of inducing points.
+    pub(crate) fn known_variance(&self, h: &[f64], ws: &mut Workspace) -> Result<f64> {
+        self.place(h, 0, ws)?;
+        Ok(self.predict_known(1.0, ws).variance)
     }
 
     /// A copy conditioned on hypothetical observations: the prior is shared, p² numbers are copied.
@@ -554,7 +593,7 @@ impl Posterior {
     }
 
     /// The gradient of the evidence in every interpolation weight of a data point at `h`, a vector over all
-    /// grid points: [ a (y − aᵀw) − M'w ]/(σ² d).
+    /// grid points: [ a (y − aᵀw) − M'w ]/(σ² d); for inducing points also s w/(σ² d), by which the residual shrinks.
     pub fn weight_gradient(&self, h: &[f64], y: f64, noise: f64, ws: &mut Workspace) -> Result<Vec<f64>> {
         let settled = self.settled();
         settled.place(h, 0, ws)?;
@@ -562,12 +601,11 @@ impl Posterior {
         settled.factor.color(&ws.white, &mut ws.gain);
         let residual = y - prediction.mean;
         let combined: Vec<f64> = settled.mean.iter().zip(&ws.gain).map(|(z, g)| residual * z - g).collect();
-        Ok(self
-            .prior
-            .expand(&combined, 1, &mut Pool::default())
-            .into_iter()
-            .map(|v| v / prediction.noise)
-            .collect())
+        let mut gradient = self.prior.expand(&combined, 1, &mut Pool::default());
+        let dense = Placed { weights: &[], ..Placed::from(&ws.placement) };
+        self.lattice().scatter(dense, self.prior.residual_scale(), &mut gradient);
+        gradient.iter_mut().for_each(|v| *v /= prediction.noise);
+        Ok(gradient)
     }
 
     /// The posterior on the grid with its root, for joint predictions of several points with gradients:
@@ -579,29 +617,42 @@ impl Posterior {
 
     /// What block `j` alone says at points given row after row in its own coordinates, centred over the data:
     /// mean (w_j − m_j)ᵀa_j and variance ‖V_jᵀ(w_j − m_j)‖², with m_j the mean weights of the data. Without the
-    /// centre a constant could move between blocks at will. p p_j multiply-adds a point.
+    /// centre a constant could move between blocks at will. p p_j multiply-adds a point. Inducing points are the last
+    /// block, and their variance contains the residual.
     pub fn effect(&self, stats: &Stats, block: usize, h: &[f64]) -> Result<Vec<Prediction>> {
-        let Some(grid) = self.lattice().grids().get(block) else {
-            let reason = format!("there are {} blocks", self.lattice().grids().len());
-            return Err(Error::Config { field: format!("block {block}"), reason });
+        let (grid, points) = (self.lattice().grids().get(block), self.lattice().points());
+        let alone = match (grid, points) {
+            (Some(grid), _) => Lattice::from(grid.clone()),
+            (None, Some(points)) if block + 1 == self.lattice().blocks() => {
+                Lattice::with_points(Vec::new(), points.clone())
+            }
+            _ => {
+                let reason = format!("there are {} blocks", self.lattice().blocks());
+                return Err(Error::Config { field: format!("block {block}"), reason });
+            }
         };
-        length("x", h.len() / grid.dim() * grid.dim(), h.len())?;
+        length("x", h.len() / alone.dim() * alone.dim(), h.len())?;
         let mut centre = stats.mean_weights();
-        let own = self.lattice().offsets()[block]..self.lattice().offsets()[block] + grid.len();
+        let own = self.lattice().block(block);
         centre[..own.start].fill(0.0);
         centre[own.end..].fill(0.0);
         let centre = self.prior.project(&centre, 1, &mut Pool::default());
         let (mut phi, mut scratch) = (vec![0.0; self.rank()], vec![0.0; self.prior.scratch_len()]);
         let (settled, mut white) = (self.settled(), vec![0.0; self.factor.stride()]);
-        let mut effects = Vec::with_capacity(h.len() / grid.dim());
-        for (row, point) in h.chunks_exact(grid.dim()).enumerate() {
-            let Some(w) = Weights::locate(grid, point) else {
-                return Err(Lattice::from(grid.clone()).outside(point, row));
-            };
-            self.prior.features_on_block(block, &w, &mut phi, &mut scratch);
+        let (mut effects, mut placement) = (Vec::with_capacity(h.len() / alone.dim()), Placement::default());
+        for (row, point) in h.chunks_exact(alone.dim()).enumerate() {
+            alone.weigh(point, row, &mut placement)?;
+            let at = Placed::from(&placement);
+            if let [w] = at.weights {
+                self.prior.features_on_block(block, w, &mut phi, &mut scratch);
+            } else {
+                phi.fill(0.0);
+                self.prior.features_of_points(at.dense, &mut phi);
+            }
             phi.iter_mut().zip(&centre).for_each(|(p, c)| *p -= c);
             settled.factor.whiten(&phi, &mut white);
-            let (mean, variance) = (dot(&phi, &settled.mean), dot(&white, &white));
+            let residual = self.prior.residual_scale() * placement.residual(0);
+            let (mean, variance) = (dot(&phi, &settled.mean), dot(&white, &white) + residual);
             effects.push(Prediction { mean, variance, noise: 0.0 });
         }
         Ok(effects)
@@ -619,7 +670,8 @@ impl Posterior {
     }
 
     /// A whole function drawn exactly from the posterior, for standard normal numbers ξ (p of them):
-    /// u = B (z̄ + F ξ).
+    /// u = B (z̄ + F ξ). Of inducing points it is the part that they carry: the residual, of variance s ρ(x) at a point,
+    /// is left out.
     pub fn sample(&self, xi: &[f64]) -> Result<FunctionSample> {
         length("xi", self.rank(), xi.len())?;
         let mut padded = xi.to_vec();

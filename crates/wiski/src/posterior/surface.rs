@@ -11,13 +11,16 @@
 //! ∂/∂h_ik = (∂w_i/∂h_k)ᵀ (ḡ_i a + V t_i)
 //! ```
 //!
-//! of which only the 4^d entries around the point are needed: as much again as the prediction, for all axes.
+//! of which only the 4^d entries around the point are needed: as much again as the prediction, for all axes. Inducing
+//! points have rows of V like grid points, and each of them is met: M p more. The covariance then contains the residual
+//! that they do not carry (module `residuals`), of which pending results take nothing away.
 
 use super::factor::Factor;
+use super::residuals::Residuals;
 use super::surrogate::Surrogate;
 use crate::error::{Result, finite, length, positive};
 use crate::grid::Lattice;
-use crate::interp::Weights;
+use crate::interp::{Placed, Placement, Weights};
 use crate::pool::Pool;
 use crate::prior::Prior;
 use crate::simd::{add_rows, dot, dot_rows, dot_rows_and_deflate};
@@ -31,6 +34,8 @@ pub struct Surface {
     root: Vec<f64>,
     stride: usize,
     noise: f64,
+    /// The variance of the inducing points' function.
+    scale: f64,
 }
 
 /// The joint prediction of q points. Keep one and use it again: its memory stays.
@@ -68,7 +73,7 @@ impl Joint {
     }
 
     /// The white vector of point i. What it means is the model's own: it is kept for the way back. For a
-    /// [`Surface`] covariances are inner products of white vectors.
+    /// [`Surface`] covariances are inner products of white vectors, but for the residual of inducing points.
     pub fn white(&self, i: usize) -> &[f64] {
         let stride = self.white.len() / self.points();
         &self.white[i * stride..(i + 1) * stride]
@@ -86,7 +91,8 @@ impl Surface {
     pub(super) fn new(prior: &Prior, factor: &Factor, mean: &[f64], noise: f64, pool: &mut Pool) -> Self {
         let root = prior.expand(factor.rows(), factor.stride(), pool);
         let mean = prior.expand(mean, 1, pool);
-        Self { lattice: prior.lattice().clone(), mean, root, stride: factor.stride(), noise }
+        let (lattice, scale) = (prior.lattice().clone(), prior.residual_scale());
+        Self { lattice, mean, root, stride: factor.stride(), noise, scale }
     }
 
     /// Gives the memory back.
@@ -112,13 +118,25 @@ impl Surface {
 
     /// out = Xᵀw for a matrix X with a padded row for each grid point, as V is: 4^d p multiply-adds.
     pub(crate) fn combine(&self, x: &[f64], h: &[f64], out: &mut [f64]) -> Result<()> {
-        let mut weights = Vec::new();
-        self.lattice.locate(h, 0, &mut weights)?;
+        let mut placement = Placement::default();
+        self.lattice.weigh(h, 0, &mut placement)?;
         out.fill(0.0);
-        for (block, w) in weights.iter().enumerate() {
+        self.add_combination(x, (&placement).into(), out);
+        Ok(())
+    }
+
+    /// out += Xᵀw for a matrix X with a padded row for each grid point and inducing point.
+    fn add_combination(&self, x: &[f64], at: Placed<'_>, out: &mut [f64]) {
+        for (block, w) in at.weights.iter().enumerate() {
             self.add_rows_around(x, block, w, out);
         }
-        Ok(())
+        add_rows(&x[self.lattice.grid_len() * self.stride..], self.stride, at.dense, out);
+    }
+
+    /// The residuals of the inducing points at q places, whose weights are still to be pushed.
+    fn residuals<'a>(&'a self, h: &'a [f64], q: usize) -> Residuals<'a> {
+        let points = self.lattice.points().map(|points| (points.as_ref(), self.scale));
+        Residuals::of(points, h, self.lattice.dim(), self.lattice.grid_dim(), q)
     }
 
     /// f += Vᵀw for weights w on one block; returns the mean wᵀa.
@@ -127,6 +145,31 @@ impl Surface {
         self.add_rows_around(&self.root, block, w, f);
         let (grid, at) = (&self.lattice.grids()[block], self.lattice.offsets()[block]);
         w.gather(grid, &self.mean[at..at + grid.len()])
+    }
+
+    /// The part of [`Surface::pull_back`] that goes through the residuals of inducing points.
+    fn pull_back_residuals(
+        &self,
+        h: &[f64],
+        q: usize,
+        by_covariance: &[f64],
+        gradient: &mut [f64],
+    ) -> Result<()> {
+        let Some(points) = self.lattice.points() else { return Ok(()) };
+        let (d, skip, m) = (self.lattice.dim(), self.lattice.grid_dim(), points.len());
+        let (mut placement, mut residuals) = (Placement::default(), self.residuals(h, q));
+        for (i, point) in h.chunks_exact(d).enumerate() {
+            self.lattice.weigh(point, i, &mut placement)?;
+            residuals.push(&placement);
+        }
+        let (mut by_weights, mut scratch) = (vec![0.0; m], vec![0.0; m]);
+        for (i, point) in h.chunks_exact(d).enumerate() {
+            by_weights.fill(0.0);
+            let own = &mut gradient[i * d + skip..(i + 1) * d];
+            residuals.pull_back(i, by_covariance, &mut by_weights, own);
+            points.pull_back(&point[skip..], &mut by_weights, own, &mut scratch);
+        }
+        Ok(())
     }
 
     /// Adds ∂(c·mean_i + tᵀf_i)/∂h_i to the part of `gradient` that belongs to point i.
@@ -163,6 +206,13 @@ impl Surface {
             }
             axis += grid.dim();
         }
+        if let Some(points) = self.lattice.points() {
+            let from = self.lattice.grid_len();
+            let (mut by_weights, mut scratch) = (vec![0.0; points.len()], vec![0.0; points.len()]);
+            dot_rows(&self.root[from * self.stride..], self.stride, by_white, &mut by_weights);
+            by_weights.iter_mut().zip(&self.mean[from..]).for_each(|(by, a)| *by += by_mean * a);
+            points.pull_back(rest, &mut by_weights, &mut gradient[axis..(i + 1) * d], &mut scratch);
+        }
         Ok(())
     }
 
@@ -173,7 +223,7 @@ impl Surface {
         positive("noise", noise, 0)?;
         let mut joint = Joint::default();
         self.predict(h, &mut joint)?;
-        let (v, r) = (joint.variance(0), self.noise * noise);
+        let (v, r) = (dot(joint.white(0), joint.white(0)), self.noise * noise);
         let gamma = 1.0 / ((r + v) + (r * (r + v)).sqrt());
         let mut gain = vec![0.0; self.mean.len()];
         dot_rows_and_deflate(&mut self.root, self.stride, joint.white(0), gamma, &mut gain);
@@ -210,9 +260,9 @@ impl Surrogate for Surface {
 
     /// The mean at one point alone: 4^d multiply-adds.
     fn mean(&self, h: &[f64]) -> Result<f64> {
-        let mut weights = Vec::new();
-        self.lattice.locate(h, 0, &mut weights)?;
-        Ok(self.lattice.gather(&weights, &self.mean))
+        let mut placement = Placement::default();
+        self.lattice.weigh(h, 0, &mut placement)?;
+        Ok(self.lattice.gather(&placement, &self.mean))
     }
 
     /// The joint mean and covariance of points given row after row: (4^d p + q p) multiply-adds for each.
@@ -221,17 +271,16 @@ impl Surrogate for Surface {
         let q = h.len() / d;
         length("x", q * d, h.len())?;
         out.reset(q, self.stride);
-        let mut weights = Vec::new();
+        let (mut placement, mut residuals) = (Placement::default(), self.residuals(h, q));
         for (i, point) in h.chunks_exact(d).enumerate() {
-            self.lattice.locate(point, i, &mut weights)?;
-            out.mean[i] = self.lattice.gather(&weights, &self.mean);
-            for (block, w) in weights.iter().enumerate() {
-                self.add_rows_around(&self.root, block, w, out.white_mut(i));
-            }
+            self.lattice.weigh(point, i, &mut placement)?;
+            out.mean[i] = self.lattice.gather(&placement, &self.mean);
+            self.add_combination(&self.root, (&placement).into(), out.white_mut(i));
+            residuals.push(&placement);
         }
         for i in 0..q {
             for j in 0..=i {
-                let c = dot(out.white(i), out.white(j));
+                let c = dot(out.white(i), out.white(j)) + residuals.covariance(i, j);
                 out.covariance[i * q + j] = c;
                 out.covariance[j * q + i] = c;
             }
@@ -258,6 +307,6 @@ impl Surrogate for Surface {
             }
             self.pull_back_point(h, i, by_mean[i], &direction, gradient)?;
         }
-        Ok(())
+        self.pull_back_residuals(h, q, by_covariance, gradient)
     }
 }

@@ -10,13 +10,14 @@
 //!
 //! and A is symmetric, so that a block i < j serves both orders. A rotation goes axis by axis: m Σ_j m_j Σ_k g_jk
 //! multiply-adds for all blocks, where the product with B_j would take m Σ_j m_j p_j. The gradient of the evidence
-//! needs the rows of UᵀA B that are not kept (`evidence/rotated.rs`).
+//! needs the rows of UᵀA B that are not kept (`evidence/rotated.rs`). Inducing points have U = I and D = √s; only the
+//! rows of grid points are made of UᵀA B, since the scale s needs no others.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 
 use super::axis::Eigen;
-use super::{Component, Prior, contract};
+use super::{Component, Prior, contract, scale_into};
 use crate::pool::Pool;
 use crate::simd::padded;
 use crate::structure::{BlockMatrix, Cross, GridMatrix};
@@ -34,12 +35,12 @@ impl Prior {
         grids > 1 && self.components.len() == grids
     }
 
-    /// BᵀAB (p×p) and UᵀAB (m rows of `padded(p)` numbers) for a sum of grids of one term each.
+    /// BᵀAB (p×p) and UᵀAB (a row of `padded(p)` numbers for each grid point) for a sum of grids of one term each.
     pub(super) fn rotated(&self, a: &BlockMatrix, pool: &mut Pool) -> (Vec<f64>, Vec<f64>) {
         let (p, stride, offsets) = (self.rank, padded(self.rank), self.lattice.offsets());
         let kept: Vec<Kept> =
             self.components.iter().map(|c| Kept { first: c.first, columns: c.deviations() }).collect();
-        let mut product = pool.zeros(self.lattice.len() * stride);
+        let mut product = pool.zeros(self.lattice.grid_len() * stride);
         for (j, (c, diagonal)) in self.components.iter().zip(a.diagonal()).enumerate() {
             let m = c.root.points();
             let mut whole = pool.zeros(m * m);
@@ -63,12 +64,28 @@ impl Prior {
             kept[*second].write(&turned, [1, m], &mut product[offsets[*first] * stride..], stride);
             pool.give(turned);
         }
+        if let (Some(points), Some(a)) = (&self.points, a.points()) {
+            let m = points.len;
+            for (c, &at) in self.components.iter().zip(offsets) {
+                let rows = c.root.points();
+                let mut turned = pool.take(rows * m);
+                c.rotate(&a.cross[at * m..(at + rows) * m], m, &mut turned, pool);
+                let to = product[at * stride..].chunks_exact_mut(stride);
+                for (to, from) in to.zip(turned.chunks_exact(m)) {
+                    scale_into(points.scale.sqrt(), from, &mut to[points.range()]);
+                }
+                pool.give(turned);
+            }
+        }
         let mut gram = pool.take(p * p);
         for (c, (kept, &offset)) in self.components.iter().zip(kept.iter().zip(offsets)) {
             for (row, &(place, root)) in gram[c.first * p..].chunks_exact_mut(p).zip(&kept.columns) {
                 let from = &product[(offset + place) * stride..][..p];
                 row.iter_mut().zip(from).for_each(|(g, y)| *g = root * y);
             }
+        }
+        if let (Some(points), Some(a)) = (&self.points, a.points()) {
+            points.complete(a, &mut gram, p);
         }
         (gram, product)
     }
@@ -77,15 +94,22 @@ impl Prior {
 impl Prior {
     /// B P Bᵀ for a symmetric p×p matrix, as far as `out` keeps it: the blocks B_i P_ij B_jᵀ, axis by axis.
     pub(crate) fn spread(&self, covariance: &[f64], out: &mut BlockMatrix, pool: &mut Pool) {
-        let (p, offsets) = (self.rank, self.lattice.offsets());
+        let p = self.rank;
         let half = self.expand(covariance, p, pool);
         out.fill_with_blocks(&self.lattice, pool, |i, j, block, pool| {
-            let n = self.lattice.grids()[j].len();
+            let columns = self.lattice.block(j);
+            let (from, n) = (&half[columns.start * p..columns.end * p], columns.len());
+            if let Some(points) = self.points.as_ref().filter(|_| i == self.lattice.grids().len()) {
+                // The block of the inducing points themselves, which is symmetric.
+                for (to, from) in block.chunks_exact_mut(n).zip(from.chunks_exact(p)) {
+                    scale_into(points.scale.sqrt(), &from[points.range()], to);
+                }
+                return;
+            }
             block.fill(0.0);
             for c in self.components.iter().filter(|c| c.block == i) {
                 let rank = c.root.rank();
-                let own =
-                    MatRef::from_row_major_slice_with_stride(&half[offsets[j] * p + c.first..], n, rank, p);
+                let own = MatRef::from_row_major_slice_with_stride(&from[c.first..], n, rank, p);
                 if let [axis] = c.root.axes.as_slice() {
                     let out = MatMut::from_row_major_slice_mut(block, axis.points, n);
                     matmul(out, Accum::Add, axis.matrix(), own.transpose(), 1.0, Par::Seq);

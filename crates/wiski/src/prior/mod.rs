@@ -8,7 +8,8 @@
 //! u = B z,   z ~ N(0, I_p),   B = [B_1 | B_2 | …],   B_c Kronecker (module `root`)
 //! ```
 //!
-//! The coordinates z are where posteriors live. Everything is computed through the small axis factors.
+//! The coordinates z are where posteriors live. Everything is computed through the small axis factors. A block of
+//! inducing points comes last; in the coordinates of its weights the prior is N(0, s I), so its root is √s I.
 
 mod additive;
 mod axis;
@@ -21,10 +22,10 @@ use faer::{Accum, MatMut, MatRef, Par};
 
 use crate::error::{Error, Result, length};
 use crate::grid::Lattice;
-use crate::interp::Weights;
+use crate::interp::{Placed, Weights};
 use crate::kernel::Kernel;
 use crate::pool::Pool;
-use crate::structure::{BlockMatrix, GridMatrix};
+use crate::structure::{BlockMatrix, GridMatrix, PointsBlock};
 pub(crate) use balanced::Balanced;
 pub(crate) use root::{AxisRoot, Root, contract};
 
@@ -48,21 +49,54 @@ impl Component {
     }
 }
 
+/// The prior of a block of inducing points, whose root is √s I.
+#[derive(Debug, Clone)]
+pub(crate) struct PointsPrior {
+    /// Where its coordinates begin among the p: they are the last.
+    pub(crate) first: usize,
+    /// The number M of points.
+    len: usize,
+    /// The output scale s.
+    pub(crate) scale: f64,
+}
+
+impl PointsPrior {
+    /// Fills the rows of BᵀAB that belong to points, where the columns of the grids' rows are there already.
+    fn complete(&self, a: &PointsBlock, gram: &mut [f64], p: usize) {
+        for i in 0..self.len {
+            for k in 0..self.first {
+                gram[(self.first + i) * p + k] = gram[k * p + self.first + i];
+            }
+            for j in 0..=i {
+                let value = self.scale * a.own[i * self.len + j];
+                gram[(self.first + i) * p + self.first + j] = value;
+                gram[(self.first + j) * p + self.first + i] = value;
+            }
+        }
+    }
+
+    pub(crate) fn range(&self) -> std::ops::Range<usize> {
+        self.first..self.first + self.len
+    }
+}
+
 /// The prior of all grid values in p independent coordinates.
 #[derive(Debug, Clone)]
 pub struct Prior {
     lattice: Lattice,
     components: Vec<Component>,
+    points: Option<PointsPrior>,
     rank: usize,
 }
 
 impl Prior {
-    /// The prior of the given kernels, one for each grid of the lattice.
+    /// The prior of the given kernels, one for each block of the lattice: that of inducing points is a scale alone
+    /// ([`Kernel::output_scale`]).
     ///
     /// Eigenvalues below `tolerance` times the largest of their term are dropped; what they carried is
     /// [`Prior::dropped_variance`]. Costs O(Σ g³) for the eigenproblems of the axes.
     pub fn new(lattice: &Lattice, kernels: &[Kernel], tolerance: f64) -> Result<Self> {
-        length("kernels", lattice.grids().len(), kernels.len())?;
+        length("kernels", lattice.blocks(), kernels.len())?;
         if !(0.0..1.0).contains(&tolerance) {
             let reason = format!("{tolerance} is not between 0 and 1");
             return Err(Error::Config { field: "rank tolerance".into(), reason });
@@ -84,7 +118,14 @@ impl Prior {
                 rank += components[components.len() - 1].root.rank();
             }
         }
-        Ok(Self { lattice: lattice.clone(), components, rank })
+        let mut points = None;
+        if let (Some(block), Some(kernel)) = (lattice.points(), kernels.last()) {
+            length("axes of the kernel of inducing points", 0, kernel.dim())?;
+            kernel.validate()?;
+            points = Some(PointsPrior { first: rank, len: block.len(), scale: kernel.variance() });
+            rank += block.len();
+        }
+        Ok(Self { lattice: lattice.clone(), components, points, rank })
     }
 
     /// The number p of coordinates.
@@ -106,6 +147,17 @@ impl Prior {
         &self.components
     }
 
+    /// The block of inducing points.
+    pub(crate) fn points(&self) -> Option<&PointsPrior> {
+        self.points.as_ref()
+    }
+
+    /// The variance s of g, of which a point has s ρ(x) that its inducing points do not carry; 0 without any.
+    #[inline]
+    pub(crate) fn residual_scale(&self) -> f64 {
+        self.points.as_ref().map_or(0.0, |p| p.scale)
+    }
+
     /// The length of scratch space that [`Prior::features`] needs.
     pub(crate) fn scratch_len(&self) -> usize {
         self.components.iter().map(|c| c.root.scratch_len()).max().unwrap_or(0)
@@ -113,9 +165,18 @@ impl Prior {
 
     /// φ = Bᵀw: the coordinates of a point. f(x) = φᵀz.
     #[inline]
-    pub(crate) fn features(&self, weights: &[Weights], phi: &mut [f64], scratch: &mut [f64]) {
+    pub(crate) fn features<'a>(&self, at: impl Into<Placed<'a>>, phi: &mut [f64], scratch: &mut [f64]) {
+        let at = at.into();
         for c in &self.components {
-            c.root.features(&weights[c.block], &mut phi[c.range()], scratch);
+            c.root.features(&at.weights[c.block], &mut phi[c.range()], scratch);
+        }
+        self.features_of_points(at.dense, phi);
+    }
+
+    /// The part √s w_g of φ that belongs to inducing points.
+    pub(crate) fn features_of_points(&self, dense: &[f64], phi: &mut [f64]) {
+        if let Some(points) = &self.points {
+            scale_into(points.scale.sqrt(), dense, &mut phi[points.range()]);
         }
     }
 
@@ -129,7 +190,8 @@ impl Prior {
 
     /// The multiply-adds of [`Prior::expand`] for each column.
     pub(crate) fn expansion_cost(&self) -> usize {
-        self.components.iter().map(|c| c.root.expansion_cost()).sum()
+        let grids: usize = self.components.iter().map(|c| c.root.expansion_cost()).sum();
+        grids + self.points.as_ref().map_or(0, |p| p.len)
     }
 
     /// B Z: grid values from coordinates, for rows of `columns` numbers.
@@ -149,6 +211,10 @@ impl Prior {
                 c.root.expand(z, columns, &mut u[at..at + len], pool);
             }
         }
+        if let Some(points) = &self.points {
+            let z = &z[points.first * columns..points.range().end * columns];
+            scale_into(points.scale.sqrt(), z, &mut u[self.lattice.grid_len() * columns..]);
+        }
         u
     }
 
@@ -159,6 +225,10 @@ impl Prior {
             let at = self.lattice.offsets()[c.block] * columns;
             let own = &mut out[c.first * columns..c.range().end * columns];
             c.root.project(&x[at..at + c.root.points() * columns], columns, own, pool);
+        }
+        if let Some(points) = &self.points {
+            let x = &x[self.lattice.grid_len() * columns..self.lattice.len() * columns];
+            scale_into(points.scale.sqrt(), x, &mut out[points.first * columns..]);
         }
         out
     }
@@ -179,7 +249,7 @@ impl Prior {
                 },
             }
         };
-        if let [only] = self.components.as_slice() {
+        if let ([only], None) = (self.components.as_slice(), &self.points) {
             return (between(only, only, pool), None);
         }
         let mut gram = pool.take(self.rank * self.rank);
@@ -194,6 +264,19 @@ impl Prior {
                 }
                 pool.give(part);
             }
+        }
+        if let (Some(points), Some(own)) = (&self.points, a.points()) {
+            let m = points.len;
+            for c in &self.components {
+                let at = self.lattice.offsets()[c.block];
+                let mut part = pool.take(c.root.rank() * m);
+                c.root.project(&own.cross[at * m..(at + c.root.points()) * m], m, &mut part, pool);
+                for (i, row) in c.range().zip(part.chunks_exact(m)) {
+                    scale_into(points.scale.sqrt(), row, &mut gram[i * self.rank + points.first..][..m]);
+                }
+                pool.give(part);
+            }
+            points.complete(own, &mut gram, self.rank);
         }
         (gram, None)
     }
@@ -211,4 +294,10 @@ impl Prior {
         }
         gram
     }
+}
+
+/// out = c x.
+#[inline]
+fn scale_into(c: f64, x: &[f64], out: &mut [f64]) {
+    out.iter_mut().zip(x).for_each(|(o, &x)| *o = c * x);
 }

@@ -4,6 +4,9 @@
 //! A = Wᵀ D⁻¹ W      b = Wᵀ D⁻¹ y      c = yᵀ D⁻¹ y      ℓ = Σ log d_i      n
 //! ```
 //!
+//! and, where inducing points stand behind the grids, t = Σ ρ_i/d_i: what these leave of each observation
+//! ([`crate::points`]).
+//!
 //! W holds one row of interpolation weights per observation and D the known relative noise d_i (1 if none is
 //! known). They depend on the data, the grids and nothing else: not on kernels, not on the noise level σ².
 //! They are sums over observations, so they can be updated in constant time, merged, un-learned, decayed and
@@ -26,7 +29,7 @@ pub use root::LowRankRoot;
 
 use crate::error::{Error, Result, finite, length, positive};
 use crate::grid::{Growth, Lattice};
-use crate::interp::{POINTS_TOGETHER, Weights};
+use crate::interp::{POINTS_TOGETHER, Placement};
 use crate::pool::Pool;
 use crate::prior::Prior;
 use crate::saved::floats;
@@ -55,9 +58,41 @@ pub struct Stats {
     c: f64,
     log_noise: f64,
     count: f64,
+    /// What only inducing points need.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    points: Option<PointSums>,
     /// Reused between calls, so that observing does not allocate.
     #[serde(skip)]
     weights: Scratch,
+}
+
+/// The sums that are kept because of inducing points.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct PointSums {
+    /// t = Σ ρ_i/d_i.
+    residual: f64,
+    /// WᵀD⁻¹1, 1ᵀD⁻¹y and 1ᵀD⁻¹1: the weights of a grid add up to one, so that A and b contain them; those of points
+    /// do not.
+    #[serde(with = "crate::saved::floats")]
+    weights: Vec<f64>,
+    targets: f64,
+    total: f64,
+}
+
+impl PointSums {
+    fn new(lattice: &Lattice) -> Option<Self> {
+        lattice.points()?;
+        Some(Self { residual: 0.0, weights: vec![0.0; lattice.len()], targets: 0.0, total: 0.0 })
+    }
+
+    /// Adds `c` times the i-th observation of a placement.
+    #[inline]
+    fn add(&mut self, lattice: &Lattice, at: &Placement, i: usize, y: f64, c: f64) {
+        self.residual += c * at.residual(i);
+        lattice.scatter(at.row(lattice, i), c, &mut self.weights);
+        self.targets += c * y;
+        self.total += c;
+    }
 }
 
 /// Statistics as they stand in a file.
@@ -70,6 +105,8 @@ struct SavedStats {
     c: f64,
     log_noise: f64,
     count: f64,
+    #[serde(default)]
+    points: Option<PointSums>,
 }
 
 #[derive(Deserialize)]
@@ -82,22 +119,25 @@ impl TryFrom<SavedStats> for Stats {
     type Error = Error;
 
     fn try_from(saved: SavedStats) -> Result<Self> {
-        let SavedStats { lattice, gram, b, c, log_noise, count } = saved;
+        let SavedStats { lattice, gram, b, c, log_noise, count, points } = saved;
         length("b", lattice.len(), b.len())?;
+        let weights = points.as_ref().map_or(0, |sums| sums.weights.len());
+        length("sums of weights", if lattice.points().is_some() { lattice.len() } else { 0 }, weights)?;
         let gram = match gram {
             SavedGram::Exact(parts) => Gram::Exact(BlockMatrix::from_parts(&lattice, &parts)?),
             SavedGram::LowRank(root) => {
+                refuse_points(&lattice)?;
                 length("root", lattice.len(), root.points())?;
                 Gram::LowRank(root)
             }
         };
-        Ok(Self { lattice, gram, b, c, log_noise, count, weights: Scratch::default() })
+        Ok(Self { lattice, gram, b, c, log_noise, count, points, weights: Scratch::default() })
     }
 }
 
 /// A buffer that never takes part in comparisons.
 #[derive(Debug, Clone, Default)]
-struct Scratch(Vec<Weights>);
+struct Scratch(Placement);
 
 impl PartialEq for Scratch {
     fn eq(&self, _: &Self) -> bool {
@@ -112,7 +152,7 @@ pub struct Whitened {
     pub(crate) gram: Vec<f64>,
     /// Bᵀ b.
     pub(crate) rhs: Vec<f64>,
-    /// Uᵀ A B, m rows of `padded(p)` numbers, where a plain sum of grids made it on the way.
+    /// Uᵀ A B, a row of `padded(p)` numbers for each grid point, where a plain sum of grids made it on the way.
     pub(crate) product: Option<Vec<f64>>,
 }
 
@@ -141,6 +181,7 @@ impl Stats {
         a.clear();
         self.b.fill(0.0);
         (self.c, self.log_noise, self.count) = (0.0, 0.0, 0.0);
+        self.points = PointSums::new(&self.lattice);
         self
     }
 
@@ -153,13 +194,14 @@ impl Stats {
                 reason: "a root needs at least rank 1".into(),
             });
         }
+        refuse_points(&lattice)?;
         let gram = Gram::LowRank(LowRankRoot::new(lattice.len(), rank));
         Ok(Self::with_gram(lattice, gram))
     }
 
     fn with_gram(lattice: Lattice, gram: Gram) -> Self {
-        let b = vec![0.0; lattice.len()];
-        Self { lattice, gram, b, c: 0.0, log_noise: 0.0, count: 0.0, weights: Scratch::default() }
+        let (b, points) = (vec![0.0; lattice.len()], PointSums::new(&lattice));
+        Self { lattice, gram, b, c: 0.0, log_noise: 0.0, count: 0.0, points, weights: Scratch::default() }
     }
 
     /// No observations, on the same grids and in the same form.
@@ -195,6 +237,11 @@ impl Stats {
         self.log_noise
     }
 
+    /// t = Σ ρ_i/d_i: how much of the observations inducing points leave; 0 without any.
+    pub fn residual(&self) -> f64 {
+        self.points.as_ref().map_or(0.0, |sums| sums.residual)
+    }
+
     /// The number n of observations; after [`Stats::decay`] the sum of their weights.
     pub fn count(&self) -> f64 {
         self.count
@@ -205,6 +252,7 @@ impl Stats {
     /// allocation.
     pub fn observe(&mut self, h: &[f64], y: f64, noise: f64) -> Result<()> {
         self.check(h, y, noise, 0)?;
+        self.lattice.weigh_on_points(h, &mut self.weights.0);
         self.add(y, noise, 1.0);
         Ok(())
     }
@@ -222,7 +270,7 @@ impl Stats {
         }
         if let Gram::LowRank(_) = self.gram {
             for (row, point) in h.chunks_exact(d).enumerate() {
-                self.lattice.locate(point, row, &mut self.weights.0)?;
+                self.lattice.weigh(point, row, &mut self.weights.0)?;
                 self.add(y[row], noise_at(row), 1.0);
             }
             return Ok(());
@@ -230,14 +278,18 @@ impl Stats {
         let mut precisions = Vec::with_capacity(POINTS_TOGETHER);
         for (chunk, points) in h.chunks(POINTS_TOGETHER * d).enumerate() {
             let rows = chunk * POINTS_TOGETHER..chunk * POINTS_TOGETHER + points.len() / d;
-            self.lattice.locate_all(points, rows.start, &mut self.weights.0)?;
+            self.lattice.weigh_all(points, rows.start, &mut self.weights.0)?;
             precisions.clear();
             precisions.extend(rows.clone().map(|row| noise_at(row).recip()));
             if let Gram::Exact(a) = &mut self.gram {
                 a.add_outer(&self.lattice, &self.weights.0, &precisions);
             }
-            for (row, weights) in rows.zip(self.weights.0.chunks_exact(self.lattice.grids().len())) {
-                self.lattice.scatter(weights, y[row] / noise_at(row), &mut self.b);
+            for (i, row) in rows.enumerate() {
+                let at = self.weights.0.row(&self.lattice, i);
+                self.lattice.scatter(at, y[row] / noise_at(row), &mut self.b);
+                if let Some(sums) = &mut self.points {
+                    sums.add(&self.lattice, &self.weights.0, i, y[row], precisions[i]);
+                }
             }
         }
         (0..y.len()).for_each(|row| self.add_scalars(y[row], noise_at(row), 1.0));
@@ -256,6 +308,7 @@ impl Stats {
             let reason = "the target is larger than all that were learned: this row was not among them";
             return Err(Error::Unsupported { operation: "forget", reason });
         }
+        self.lattice.weigh_on_points(h, &mut self.weights.0);
         if let Gram::LowRank(root) = &mut self.gram {
             let mut column = vec![0.0; self.lattice.len()];
             self.lattice.scatter(&self.weights.0, noise.sqrt().recip(), &mut column);
@@ -281,6 +334,12 @@ impl Stats {
         self.c *= factor;
         self.log_noise *= factor;
         self.count *= factor;
+        if let Some(sums) = &mut self.points {
+            sums.weights.iter_mut().for_each(|w| *w *= factor);
+            sums.residual *= factor;
+            sums.targets *= factor;
+            sums.total *= factor;
+        }
         Ok(())
     }
 
@@ -315,6 +374,12 @@ impl Stats {
         self.c += other.c;
         self.log_noise += other.log_noise;
         self.count += other.count;
+        if let (Some(own), Some(other)) = (&mut self.points, &other.points) {
+            own.weights.iter_mut().zip(&other.weights).for_each(|(a, &b)| *a += b);
+            own.residual += other.residual;
+            own.targets += other.targets;
+            own.total += other.total;
+        }
         Ok(())
     }
 
@@ -332,8 +397,15 @@ impl Stats {
             return Ok(());
         }
         let (lattice, places) = self.lattice.grown(growth)?;
-        let mut b = vec![0.0; lattice.len()];
-        places.iter().zip(&self.b).for_each(|(&place, &value)| b[place] = value);
+        let moved = |old: &[f64]| {
+            let mut new = vec![0.0; lattice.len()];
+            places.iter().zip(old).for_each(|(&place, &value)| new[place] = value);
+            new
+        };
+        let b = moved(&self.b);
+        if let Some(sums) = &mut self.points {
+            sums.weights = moved(&sums.weights);
+        }
         self.gram = match &self.gram {
             Gram::Exact(a) => Gram::Exact(a.embedded(&lattice, &places)),
             Gram::LowRank(root) => Gram::LowRank(root.embedded(lattice.len(), &places)),
@@ -346,7 +418,8 @@ impl Stats {
     /// The statistics of the targets (y − shift)/scale instead of y.
     ///
     /// Exact without further sums: interpolation weights add up to one on each grid, so that
-    /// WᵀD⁻¹1 = A e, 1ᵀD⁻¹y = eᵀb and 1ᵀD⁻¹1 = eᵀA e for e = one on the first grid, zero elsewhere.
+    /// WᵀD⁻¹1 = A e, 1ᵀD⁻¹y = eᵀb and 1ᵀD⁻¹1 = eᵀA e for e = one on the first grid, zero elsewhere. With inducing
+    /// points, which may stand alone and whose weights do not add up to one, these sums are kept.
     ///
     /// Sums of uncentred targets lose digits, (mean/deviation)² of them relative to rounding: shift early.
     pub fn standardize_targets(&mut self, shift: f64, scale: f64) -> Result<()> {
@@ -356,13 +429,15 @@ impl Stats {
             let reason = "a low-rank root has lost part of the sums that this needs";
             return Err(Error::Unsupported { operation: "standardizing targets", reason });
         }
-        let first = self.lattice.grids()[0].len();
-        let mut ones = vec![0.0; self.lattice.len()];
-        ones[..first].fill(1.0);
-        let mut weight = vec![0.0; self.lattice.len()];
-        self.apply(&ones, &mut weight);
-        let sum_y: f64 = self.b[..first].iter().sum();
-        let sum_1: f64 = weight[..first].iter().sum();
+        let (weight, sum_1) = self.weight_sums();
+        let sum_y: f64 = match &mut self.points {
+            None => self.b[..self.lattice.grids()[0].len()].iter().sum(),
+            Some(sums) => {
+                let before = sums.targets;
+                sums.targets = (before - shift * sum_1) / scale;
+                before
+            }
+        };
         self.c = (self.c - 2.0 * shift * sum_y + shift * shift * sum_1) / (scale * scale);
         self.b.iter_mut().zip(&weight).for_each(|(b, &w)| *b = (*b - shift * w) / scale);
         Ok(())
@@ -370,6 +445,9 @@ impl Stats {
 
     /// W_jᵀD⁻¹1 of every block, one after the other, and 1ᵀD⁻¹1.
     fn weight_sums(&self) -> (Vec<f64>, f64) {
+        if let Some(sums) = &self.points {
+            return (sums.weights.clone(), sums.total);
+        }
         // Weights add up to one on each grid, so W_jᵀD⁻¹1 = A_j1 e for e = one on the first grid.
         let first = self.lattice.grids()[0].len();
         let (mut ones, mut sums) = (vec![0.0; self.lattice.len()], vec![0.0; self.lattice.len()]);
@@ -398,9 +476,8 @@ impl Stats {
         let (sums, total) = self.weight_sums();
         let total = total.max(f64::MIN_POSITIVE);
         let (mut own, mut image) = (vec![0.0; u.len()], vec![0.0; u.len()]);
-        let mut variances = Vec::with_capacity(self.lattice.grids().len());
-        for (grid, &at) in self.lattice.grids().iter().zip(self.lattice.offsets()) {
-            let block = at..at + grid.len();
+        let mut variances = Vec::with_capacity(self.lattice.blocks());
+        for block in (0..self.lattice.blocks()).map(|j| self.lattice.block(j)) {
             own.fill(0.0);
             own[block.clone()].copy_from_slice(&u[block.clone()]);
             self.apply(&own, &mut image);
@@ -430,15 +507,15 @@ impl Stats {
         Whitened { gram, rhs: prior.project(&self.b, 1, pool), product }
     }
 
-    /// Y = A X for m padded rows of `stride` numbers.
-    pub(crate) fn multiply(&self, x: &[f64], stride: usize, y: &mut [f64]) {
+    /// The rows of Y = A X that belong to grid points, for m padded rows of `stride` numbers.
+    pub(crate) fn multiply_to_grids(&self, x: &[f64], stride: usize, y: &mut [f64]) {
         match &self.gram {
-            Gram::Exact(a) => a.multiply(x, stride, y),
+            Gram::Exact(a) => a.multiply_to_grids(x, stride, y),
             Gram::LowRank(root) => root.multiply(x, stride, y),
         }
     }
 
-    /// As [`Stats::multiply`], for a few columns again and again.
+    /// Y = A X for m rows of a few columns, again and again.
     pub(crate) fn multiply_few(&self, x: &[f64], columns: usize, y: &mut [f64]) {
         match &self.gram {
             Gram::Exact(a) => a.multiply_few(x, columns, y),
@@ -450,6 +527,9 @@ impl Stats {
     pub(crate) fn stencil(&self) -> Result<&StencilMatrix> {
         let reason = match &self.gram {
             Gram::LowRank(_) => "the statistics are kept as a root of limited rank",
+            Gram::Exact(a) if a.points().is_some() => {
+                "the model has inducing points, whose weights are not sparse"
+            }
             Gram::Exact(a) => match a.diagonal() {
                 [GridMatrix::Stencil(stencil)] => return Ok(stencil),
                 [GridMatrix::Dense(_)] => "the grid is too small for them",
@@ -461,7 +541,7 @@ impl Stats {
 
     /// Whether the grids cover a point.
     pub(crate) fn covers(&mut self, h: &[f64]) -> bool {
-        self.lattice.locate(h, 0, &mut self.weights.0).is_ok()
+        self.lattice.locate(h, 0, self.weights.0.on_grids()).is_ok()
     }
 
     /// Refuses a row that [`Stats::observe`] would refuse.
@@ -469,9 +549,9 @@ impl Stats {
         self.check(h, y, noise, row)
     }
 
-    /// Refuses a bad row; otherwise leaves its weights in the buffer.
+    /// Refuses a bad row; otherwise leaves its weights on the grids in the buffer. Inducing points refuse none.
     fn check(&mut self, h: &[f64], y: f64, noise: f64, row: usize) -> Result<()> {
-        self.lattice.locate(h, row, &mut self.weights.0)?;
+        self.lattice.locate(h, row, self.weights.0.on_grids())?;
         finite("y", y, row)?;
         positive("noise", noise, row)?;
         // What would overflow the sums is refused while they are still sums.
@@ -498,6 +578,9 @@ impl Stats {
     #[inline]
     fn add_moments(&mut self, y: f64, noise: f64, sign: f64) {
         self.lattice.scatter(&self.weights.0, sign * y / noise, &mut self.b);
+        if let Some(sums) = &mut self.points {
+            sums.add(&self.lattice, &self.weights.0, 0, y, sign / noise);
+        }
         self.add_scalars(y, noise, sign);
     }
 
@@ -509,4 +592,13 @@ impl Stats {
         }
         self.count += sign;
     }
+}
+
+/// Refuses inducing points where A is kept as a root of limited rank.
+fn refuse_points(lattice: &Lattice) -> Result<()> {
+    if lattice.points().is_none() {
+        return Ok(());
+    }
+    let reason = "inducing points need the exact statistics";
+    Err(Error::Unsupported { operation: "a root of limited rank", reason })
 }

@@ -1,7 +1,7 @@
 //! Symmetric matrices over a lattice: for each block its own matrix, for each pair of blocks a dense one.
 //!
 //! Diagonal blocks are stencils, or dense where a row of a whole stencil would be longer (7^d ≥ m). Off-diagonal blocks have no
-//! sparsity: any point of one grid can meet any point of another.
+//! sparsity: any point of one grid can meet any point of another. Inducing points meet everything (module `points`).
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
@@ -9,12 +9,15 @@ use faer::{Accum, MatMut, MatRef, Par};
 use super::{DenseMatrix, StencilMatrix, Symmetric};
 use crate::error::{Result, length};
 use crate::grid::{Grid, Lattice};
-use crate::interp::{POINTS_TOGETHER, Weights};
+use crate::interp::{POINTS_TOGETHER, Placed, Weights};
 use crate::pool::Pool;
 use crate::saved::floats;
 use crate::simd::{LANES, dot};
 
 mod cross;
+mod points;
+
+pub(crate) use points::PointsBlock;
 
 use cross::{AddCrosses, MultiplyCrosses, SumCrosses};
 use pulp::Arch;
@@ -126,10 +129,11 @@ pub struct BlockMatrix {
     size: usize,
     diagonal: Vec<GridMatrix>,
     cross: Vec<Cross>,
+    points: Option<PointsBlock>,
 }
 
 impl serde::Serialize for BlockMatrix {
-    /// The entries of the diagonal blocks in order, then those of the blocks between them.
+    /// The entries of the diagonal blocks in order, then those of the blocks between them, then those of points.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.collect_seq(self.parts().map(floats::Written))
     }
@@ -150,17 +154,26 @@ impl BlockMatrix {
             }
         }
         let diagonal = grids.iter().map(GridMatrix::zeros).collect();
-        Self { offsets: lattice.offsets().to_vec(), size: lattice.len(), diagonal, cross }
+        let points = PointsBlock::zeros(lattice);
+        Self { offsets: lattice.offsets().to_vec(), size: lattice.len(), diagonal, cross, points }
     }
 
     /// The matrix of a lattice of one grid.
     pub(crate) fn of_stencil(lattice: &Lattice, stencil: StencilMatrix) -> Self {
-        let diagonal = vec![GridMatrix::Stencil(stencil)];
-        Self { offsets: lattice.offsets().to_vec(), size: lattice.len(), diagonal, cross: Vec::new() }
+        let (diagonal, offsets) = (vec![GridMatrix::Stencil(stencil)], lattice.offsets().to_vec());
+        Self { offsets, size: lattice.len(), diagonal, cross: Vec::new(), points: None }
     }
 
     fn parts(&self) -> impl Iterator<Item = &[f64]> {
-        self.diagonal.iter().map(GridMatrix::data).chain(self.cross.iter().map(|c| c.data.as_slice()))
+        let points = self.points.iter().flat_map(PointsBlock::parts);
+        let cross = self.cross.iter().map(|c| c.data.as_slice());
+        self.diagonal.iter().map(GridMatrix::data).chain(cross).chain(points)
+    }
+
+    fn parts_mut(&mut self) -> impl Iterator<Item = &mut [f64]> {
+        let points = self.points.iter_mut().flat_map(PointsBlock::parts_mut).map(Vec::as_mut_slice);
+        let cross = self.cross.iter_mut().map(|c| c.data.as_mut_slice());
+        self.diagonal.iter_mut().map(GridMatrix::data_mut).chain(cross).chain(points)
     }
 
     /// The matrix with the entries that [`Serialize`](serde::Serialize) wrote.
@@ -170,9 +183,7 @@ impl BlockMatrix {
         for (own, part) in matrix.parts().zip(parts) {
             length("block", own.len(), part.0.len())?;
         }
-        let blocks = matrix.diagonal.iter_mut().map(GridMatrix::data_mut);
-        let blocks = blocks.chain(matrix.cross.iter_mut().map(|c| c.data.as_mut_slice()));
-        blocks.zip(parts).for_each(|(own, part)| own.copy_from_slice(&part.0));
+        matrix.parts_mut().zip(parts).for_each(|(own, part)| own.copy_from_slice(&part.0));
         Ok(matrix)
     }
 
@@ -188,18 +199,30 @@ impl BlockMatrix {
         &self.cross
     }
 
+    /// The part of the inducing points.
+    pub(crate) fn points(&self) -> Option<&PointsBlock> {
+        self.points.as_ref()
+    }
+
+    pub(crate) fn points_mut(&mut self) -> Option<&mut PointsBlock> {
+        self.points.as_mut()
+    }
+
     /// The bytes that the entries take.
     pub fn bytes(&self) -> usize {
-        let cross: usize = self.cross.iter().map(|c| c.data.len()).sum();
-        size_of::<f64>() * (cross + self.diagonal.iter().map(|d| d.data().len()).sum::<usize>())
+        size_of::<f64>() * self.parts().map(<[f64]>::len).sum::<usize>()
     }
 
     /// A += Σ_i c_i w_i w_iᵀ over points placed by [`Lattice::locate_all`] (or one by [`Lattice::locate`]):
     /// (Σ_j 4^{d_j})² multiply-adds a point, about half of that by symmetry.
     #[inline]
-    pub(crate) fn add_outer(&mut self, lattice: &Lattice, weights: &[Weights], c: &[f64]) {
-        let grids = lattice.grids();
-        for (weights, &c) in weights.chunks_exact(grids.len()).zip(c) {
+    pub(crate) fn add_outer<'a>(&mut self, lattice: &Lattice, at: impl Into<Placed<'a>>, c: &[f64]) {
+        let (grids, at) = (lattice.grids(), at.into());
+        let weights = at.weights;
+        if let Some(points) = &mut self.points {
+            points.add_outer(lattice, at, c);
+        }
+        for (weights, &c) in weights.chunks_exact(grids.len().max(1)).zip(c) {
             for ((a, grid), w) in self.diagonal.iter_mut().zip(grids).zip(weights) {
                 a.add_outer(grid, w, c);
             }
@@ -209,37 +232,57 @@ impl BlockMatrix {
 
     /// wᵀ A w.
     #[inline]
-    pub(crate) fn quadratic(&self, lattice: &Lattice, weights: &[Weights]) -> f64 {
+    pub(crate) fn quadratic<'a>(&self, lattice: &Lattice, at: impl Into<Placed<'a>>) -> f64 {
         let mut form = [0.0];
-        self.quadratics(lattice, weights, &mut form);
+        self.quadratics(lattice, at, &mut form);
         form[0]
     }
 
     /// wᵀ A w for each of at most [`POINTS_TOGETHER`] points that [`Lattice::locate_all`] placed.
     #[inline]
-    pub(crate) fn quadratics(&self, lattice: &Lattice, weights: &[Weights], forms: &mut [f64]) {
-        let grids = lattice.grids();
+    pub(crate) fn quadratics<'a>(&self, lattice: &Lattice, at: impl Into<Placed<'a>>, forms: &mut [f64]) {
+        let (grids, at) = (lattice.grids(), at.into());
+        let weights = at.weights;
         let parts = &mut [[0.0; 4]; POINTS_TOGETHER][..forms.len()];
         Arch::new().dispatch(SumCrosses { cross: &self.cross, grids, weights, parts });
         forms.iter_mut().zip(&*parts).for_each(|(form, p)| *form = 2.0 * p.iter().sum::<f64>());
-        for (weights, form) in weights.chunks_exact(grids.len()).zip(forms) {
+        for (weights, form) in weights.chunks_exact(grids.len().max(1)).zip(forms.iter_mut()) {
             let own = self.diagonal.iter().zip(grids).zip(weights);
             *form += own.map(|((a, grid), w)| a.quadratic(grid, w)).sum::<f64>();
+        }
+        if let Some(points) = &self.points {
+            points.add_quadratics(lattice, at, forms);
         }
     }
 
     /// For every block j the part Σ_{i≠j} A_ji w_i of A w that comes from the other blocks, at the 4^{d_j} grid
     /// points where w_j lives, block after block: (Σ 4^d)² multiply-adds for all blocks together. One row for each
     /// of the points that [`Lattice::locate_all`] placed.
-    pub(crate) fn product_across(&self, lattice: &Lattice, weights: &[Weights], out: &mut Vec<f64>) {
-        let grids = lattice.grids();
+    pub(crate) fn product_across<'a>(
+        &self,
+        lattice: &Lattice,
+        at: impl Into<Placed<'a>>,
+        out: &mut Vec<f64>,
+    ) {
+        let (grids, at) = (lattice.grids(), at.into());
+        let weights = at.weights;
         out.clear();
-        out.resize(weights.len() / grids.len() * lattice.footprint(), 0.0);
+        out.resize(weights.len() / grids.len().max(1) * lattice.footprint(), 0.0);
         let begin = |at: &mut usize, grid: &Grid| Some(std::mem::replace(at, *at + (1 << (2 * grid.dim()))));
         let begins: Vec<usize> = grids.iter().scan(0, begin).collect();
         let width = lattice.footprint();
         let work = MultiplyCrosses { cross: &self.cross, grids, weights, out, begins: &begins, width };
         Arch::new().dispatch(work);
+        if let Some(points) = &self.points {
+            points.add_across(lattice, at, out);
+        }
+    }
+
+    /// The rows of A w that belong to the inducing points, for one data point.
+    pub(crate) fn product_at_points(&self, lattice: &Lattice, at: Placed<'_>, out: &mut [f64]) {
+        if let Some(points) = &self.points {
+            points.product_at(lattice, at, out);
+        }
     }
 
     /// vᵀ A_jj w for weights of one point on block j (its weights and their derivatives).
@@ -260,11 +303,20 @@ impl BlockMatrix {
     pub(crate) fn inner(&self, other: &Self) -> f64 {
         let own: f64 = self.diagonal.iter().zip(&other.diagonal).map(|(a, b)| a.inner(b)).sum();
         let crosses = self.cross.iter().zip(&other.cross);
-        own + 2.0 * crosses.map(|(a, b)| dot(&a.data, &b.data)).sum::<f64>()
+        let points = self.points.iter().zip(&other.points).map(|(a, b)| a.inner(b)).sum::<f64>();
+        own + 2.0 * crosses.map(|(a, b)| dot(&a.data, &b.data)).sum::<f64>() + points
     }
 
     /// Y = A X for m padded rows of `stride` numbers.
     pub(crate) fn multiply(&self, x: &[f64], stride: usize, y: &mut [f64]) {
+        self.multiply_to_grids(x, stride, y);
+        if let Some(points) = &self.points {
+            points.multiply(x, stride, y);
+        }
+    }
+
+    /// The rows of Y = A X that belong to grid points, which stand before those of inducing points.
+    pub(crate) fn multiply_to_grids(&self, x: &[f64], stride: usize, y: &mut [f64]) {
         let rows = |j: usize| self.offsets[j] * stride..(self.offsets[j] + self.block_len(j)) * stride;
         for (j, block) in self.diagonal.iter().enumerate() {
             match block {
@@ -281,38 +333,37 @@ impl BlockMatrix {
             product(&mut y[rows(*first)], Accum::Add, left, &x[rows(*second)], stride);
             product(&mut y[rows(*second)], Accum::Add, left.transpose(), &x[rows(*first)], stride);
         }
+        if let Some(points) = &self.points {
+            points.add_to_grids(x, stride, y);
+        }
     }
 
     /// As [`BlockMatrix::multiply`], for a few columns again and again: nothing is sorted on the way.
     pub(crate) fn multiply_few(&self, x: &[f64], columns: usize, y: &mut [f64]) {
         match self.diagonal.as_slice() {
-            [GridMatrix::Stencil(a)] if columns == 1 => a.apply(x, y, &mut []),
-            [GridMatrix::Stencil(a)] if columns.is_multiple_of(LANES) => a.multiply_few(x, columns, y),
+            [GridMatrix::Stencil(a)] if columns == 1 && self.points.is_none() => a.apply(x, y, &mut []),
+            [GridMatrix::Stencil(a)] if columns.is_multiple_of(LANES) && self.points.is_none() => {
+                a.multiply_few(x, columns, y);
+            }
             _ => self.multiply(x, columns, y),
         }
     }
 
     /// A += c B for a matrix over the same lattice.
     pub(crate) fn add_scaled(&mut self, c: f64, other: &Self) {
-        let own = self.diagonal.iter_mut().map(GridMatrix::data_mut);
-        for (a, b) in own.zip(other.diagonal.iter().map(GridMatrix::data)) {
+        for (a, b) in self.parts_mut().zip(other.parts()) {
             a.iter_mut().zip(b).for_each(|(a, &b)| *a += c * b);
-        }
-        for (a, b) in self.cross.iter_mut().zip(&other.cross) {
-            a.data.iter_mut().zip(&b.data).for_each(|(a, &b)| *a += c * b);
         }
     }
 
     /// A ← c A.
     pub(crate) fn scale(&mut self, c: f64) {
-        let crosses = self.cross.iter_mut().flat_map(|x| &mut x.data);
-        self.diagonal.iter_mut().flat_map(GridMatrix::data_mut).chain(crosses).for_each(|a| *a *= c);
+        self.parts_mut().for_each(|part| part.iter_mut().for_each(|a| *a *= c));
     }
 
     /// A ← 0, in the same memory.
     pub(crate) fn clear(&mut self) {
-        self.diagonal.iter_mut().for_each(|block| block.data_mut().fill(0.0));
-        self.cross.iter_mut().for_each(|cross| cross.data.fill(0.0));
+        self.parts_mut().for_each(|part| part.fill(0.0));
     }
 
     /// The same matrix over a grown lattice, given the new place of every old grid point.
@@ -367,14 +418,19 @@ impl BlockMatrix {
                 }
             }
         }
+        if let (Some(new), Some(old)) = (&mut new.points, &self.points) {
+            new.embed(old, places);
+        }
         new
     }
 
     fn block_len(&self, j: usize) -> usize {
-        self.offsets.get(j + 1).unwrap_or(&self.size) - self.offsets[j]
+        let end = self.points.as_ref().map_or(self.size, |points| self.size - points.own().nrows());
+        self.offsets.get(j + 1).unwrap_or(&end) - self.offsets[j]
     }
 
     /// Sets every kept entry, given a function that writes the whole block between two grids i ≤ j, row after row.
+    /// Inducing points count as the last grid.
     pub(crate) fn fill_with_blocks(
         &mut self,
         lattice: &Lattice,
@@ -390,6 +446,16 @@ impl BlockMatrix {
         }
         for Cross { first, second, data } in &mut self.cross {
             block(*first, *second, data, pool);
+        }
+        let Some(points) = &mut self.points else { return };
+        let (j, m) = (lattice.grids().len(), points.own().nrows());
+        let mut whole = pool.take(m * m);
+        block(j, j, &mut whole, pool);
+        points.fill_own(&whole);
+        pool.give(whole);
+        for i in 0..j {
+            let rows = lattice.block(i);
+            block(i, j, &mut points.cross[rows.start * m..rows.end * m], pool);
         }
     }
 }
@@ -419,6 +485,9 @@ impl Symmetric for BlockMatrix {
                 let xi = x[a + i];
                 y[b..b + columns].iter_mut().zip(row).for_each(|(y, &entry)| *y += entry * xi);
             }
+        }
+        if let Some(points) = &self.points {
+            points.apply(&x[..self.size], &mut y[..self.size]);
         }
     }
 }

@@ -11,7 +11,7 @@ mod stencil;
 mod toeplitz;
 
 pub use blocks::BlockMatrix;
-pub(crate) use blocks::{Cross, GridMatrix};
+pub(crate) use blocks::{Cross, GridMatrix, PointsBlock};
 pub use dense::DenseMatrix;
 pub use kronecker::Kronecker;
 pub(crate) use neighbourhood::Neighbourhood;

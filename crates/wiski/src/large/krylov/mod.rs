@@ -251,7 +251,7 @@ impl KrylovPosterior {
         let mut w = vec![0.0; m * columns];
         for (j, (point, own)) in h.chunks_exact(d).zip(&mut located).enumerate() {
             prior.lattice().locate(point, j, own)?;
-            prior.lattice().scatter(own, 1.0, &mut w[j * m..(j + 1) * m]);
+            prior.lattice().scatter(&*own, 1.0, &mut w[j * m..(j + 1) * m]);
         }
         let pool = &mut Pool::default();
         let phi = system.project(&w, columns, pool);
