@@ -30,6 +30,7 @@ pub mod hyper;
 pub mod hyperprior;
 pub mod lbfgsb;
 pub mod objective;
+pub mod points;
 pub mod select;
 pub mod transform;
 pub mod warmup;
