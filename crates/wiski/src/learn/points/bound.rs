@@ -53,7 +53,11 @@ impl Constants {
         Self {
             rows: table.len() as f64,
             squares: table.targets.iter().map(squares).collect(),
-            log_noise: table.targets.iter().map(|t| -t.precision.iter().map(|w| w.ln()).sum::<f64>()).collect(),
+            log_noise: table
+                .targets
+                .iter()
+                .map(|t| -t.precision.iter().map(|w| w.ln()).sum::<f64>())
+                .collect(),
             masses: (0..patterns.rows.len()).map(|k| patterns.mass(k)).collect(),
             group: groups.flat_map(|(j, &size)| std::iter::repeat_n(j, size)).collect(),
         }
@@ -85,11 +89,11 @@ pub(super) struct Solved {
 #[derive(Debug, Clone)]
 pub(super) struct Adjoint {
     /// 2 ∂F/∂G_k, the rows of the points, with the part of t: M×p each.
-    pub(super) by_gram: Vec<Mat<f64>>,
+    pub(super) grams: Vec<Mat<f64>>,
     /// ∂F/∂b_c, the rows of the points.
-    pub(super) by_linear: Mat<f64>,
+    pub(super) linear: Mat<f64>,
     /// ∂F/∂log s, ∂F/∂log c_j and ∂F/∂log σ² of each output.
-    pub(super) by_scales: Vec<Scales>,
+    pub(super) scales: Vec<Scales>,
 }
 
 /// Solves for one output.
@@ -162,7 +166,12 @@ pub(super) fn bound_and_adjoint(
         let solved = solve(c, (sums, &all), patterns, constants, own)?;
         bound += solved.bound;
         let inverse = inverse_of_cholesky(solved.factor.as_ref());
-        by_scales.push(solved.by_scales(constants.squares[c] / own.noise, constants, own.groups.len(), &inverse));
+        by_scales.push(solved.by_scales(
+            constants.squares[c] / own.noise,
+            constants,
+            own.groups.len(),
+            &inverse,
+        ));
         let noise = own.noise;
         let u: Vec<f64> = solved.z.iter().zip(&solved.root).map(|(z, r)| z * r).collect();
         let r = &solved.root;
@@ -183,8 +192,8 @@ pub(super) fn bound_and_adjoint(
         }
         by_linear.col_as_slice_mut(c).iter_mut().zip(&u[grids..]).for_each(|(b, u)| *b = u / noise);
     }
-    let by_gram = deviating.into_iter().map(|d| d.map_or_else(|| common.clone(), |d| d + &common)).collect();
-    Ok((bound, Adjoint { by_gram, by_linear, by_scales }))
+    let grams = deviating.into_iter().map(|d| d.map_or_else(|| common.clone(), |d| d + &common)).collect();
+    Ok((bound, Adjoint { grams, linear: by_linear, scales: by_scales }))
 }
 
 impl Solved {

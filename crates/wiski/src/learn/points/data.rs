@@ -137,7 +137,9 @@ impl Table {
         let n = rows.len();
         let target = |o: &PointsOutput| Target {
             y: o.targets.to_vec(),
-            precision: o.relative_noise.map_or_else(|| vec![1.0; n], |d| d.iter().map(|d| d.recip()).collect()),
+            precision: o
+                .relative_noise
+                .map_or_else(|| vec![1.0; n], |d| d.iter().map(|d| d.recip()).collect()),
             noise: o.noise,
         };
         let (values, groups) = rows.grids.map_or((&[][..], &[][..]), |g| (g.values, g.groups));
@@ -162,8 +164,7 @@ impl Table {
     pub(super) fn select(&self, rows: &[usize]) -> Self {
         let columns = |m: &Mat<f64>| Mat::from_fn(m.nrows(), rows.len(), |k, i| m[(k, rows[i])]);
         let pick = |v: &[f64]| rows.iter().map(|&i| v[i]).collect();
-        let target =
-            |t: &Target| Target { y: pick(&t.y), precision: pick(&t.precision), noise: t.noise };
+        let target = |t: &Target| Target { y: pick(&t.y), precision: pick(&t.precision), noise: t.noise };
         Self {
             x: columns(&self.x),
             grids: columns(&self.grids),
@@ -174,7 +175,8 @@ impl Table {
 }
 
 fn check(rows: &PointsRows) -> Result<()> {
-    let refuse = |field: &str, reason: &str| Err(Error::Config { field: field.into(), reason: reason.into() });
+    let refuse =
+        |field: &str, reason: &str| Err(Error::Config { field: field.into(), reason: reason.into() });
     if rows.dim == 0 || rows.x.is_empty() {
         return refuse("x", "inducing points need at least one row and one column");
     }

@@ -181,10 +181,11 @@ impl Fit {
             AnyTiles::Single(tiles) => tiles.forward(&centers),
             AnyTiles::Double(tiles) => tiles.forward(&centers),
         };
-        let (bound, adjoint) = bound_and_adjoint(&sums, &self.patterns, &self.constants, &self.parameters.scales)?;
+        let (bound, adjoint) =
+            bound_and_adjoint(&sums, &self.patterns, &self.constants, &self.parameters.scales)?;
         let by_covariance = by_covariance(&sums, &adjoint, l.as_ref());
-        let by_gram: Vec<Mat<f64>> = adjoint.by_gram.into_iter().map(|b| solved(l.as_ref(), b)).collect();
-        let by_linear = solved(l.as_ref(), adjoint.by_linear);
+        let by_gram: Vec<Mat<f64>> = adjoint.grams.into_iter().map(|b| solved(l.as_ref(), b)).collect();
+        let by_linear = solved(l.as_ref(), adjoint.linear);
         let pull = match &mut self.tiles {
             AnyTiles::Single(tiles) => tiles.backward(&by_gram, by_linear.as_ref()),
             AnyTiles::Double(tiles) => tiles.backward(&by_gram, by_linear.as_ref()),
@@ -215,7 +216,7 @@ impl Fit {
         }
         by_lengths.iter_mut().zip(&pull.squares).for_each(|(g, s)| *g += 2.0 * s);
         let mut slots = by_scales.iter_mut();
-        for (own, noise) in adjoint.by_scales.iter().zip(&self.noise) {
+        for (own, noise) in adjoint.scales.iter().zip(&self.noise) {
             let learned = (*noise == PointsNoise::Learned).then_some(&own.noise);
             let all = std::iter::once(&own.points).chain(&own.groups).chain(learned);
             all.zip(&mut slots).for_each(|(g, slot)| *slot = -g);
@@ -289,8 +290,8 @@ fn by_covariance(sums: &Sums, adjoint: &Adjoint, l: MatRef<'_, f64>) -> Mat<f64>
     let grids = sums.linear.nrows() - m;
     let points = sums.linear.as_ref().subrows(grids, m);
     let mut pi = Mat::zeros(m, m);
-    multiply(pi.as_mut(), false, adjoint.by_linear.as_ref(), points.transpose(), 1.0);
-    for (by_gram, gram) in adjoint.by_gram.iter().zip(&sums.grams) {
+    multiply(pi.as_mut(), false, adjoint.linear.as_ref(), points.transpose(), 1.0);
+    for (by_gram, gram) in adjoint.grams.iter().zip(&sums.grams) {
         multiply(pi.as_mut(), true, by_gram.as_ref(), gram.as_ref().subcols(grids, m), 1.0);
     }
     // Π̂ + Π̂ᵀ is the lower triangle mirrored: a halved diagonal counts twice.

@@ -105,7 +105,8 @@ impl PointsPosterior {
         let mut out: Vec<Vec<Prediction>> = vec![Vec::with_capacity(table.len()); self.scales.len()];
         for from in (0..table.len()).step_by(BLOCK) {
             let t = BLOCK.min(table.len() - from);
-            let x = Mat::from_fn(table.dim(), t, |k, j| table.x[(k, from + j)] * self.inverse_lengthscales[k]);
+            let x =
+                Mat::from_fn(table.dim(), t, |k, j| table.x[(k, from + j)] * self.inverse_lengthscales[k]);
             let (mut r2, mut slope) = (Mat::zeros(m, t), Mat::<f64>::zeros(m, t));
             let x_norms = squared_norms(x.as_ref());
             squared_distances((self.z.as_ref(), &norms), (x.as_ref(), &x_norms), r2.as_mut());
@@ -117,8 +118,7 @@ impl PointsPosterior {
             let outputs = self.scales.iter().zip(&self.solved).zip(&table.targets);
             for (((scales, solved), target), out) in outputs.zip(&mut out) {
                 let noise = if let PointsNoise::Fixed(noise) = target.noise { noise } else { scales.noise };
-                let mut white =
-                    Mat::from_fn(grids + m, t, |a, j| solved.root[a] * features[(a, j)]);
+                let mut white = Mat::from_fn(grids + m, t, |a, j| solved.root[a] * features[(a, j)]);
                 let means: Vec<f64> = (0..t).map(|j| dot(white.col_as_slice(j), &solved.z)).collect();
                 solve_lower(solved.factor.as_ref(), white.as_mut());
                 for (j, &mean) in means.iter().enumerate() {
@@ -144,7 +144,9 @@ impl LearnedPoints {
         let units = Units { center: vec![0.0; dim], unit: vec![1.0; dim] };
         let table = Table::with_units(rows, &units)?;
         length("outputs", self.scales.len(), rows.outputs.len())?;
-        self.group_scales.iter().try_for_each(|g| length("groups of grid features", g.len(), table.groups.len()))?;
+        self.group_scales
+            .iter()
+            .try_for_each(|g| length("groups of grid features", g.len(), table.groups.len()))?;
         let scales = (0..self.scales.len()).map(|c| Scales {
             points: self.scales[c],
             groups: self.group_scales[c].clone(),

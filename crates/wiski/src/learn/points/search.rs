@@ -66,8 +66,13 @@ impl PointsSearch {
         };
         let (table, units) = Table::new(rows)?;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
-        let mut log =
-            Log { history: Vec::new(), flops: 0.0, expected: self.expected_flops(&table), report, stopped: false };
+        let mut log = Log {
+            history: Vec::new(),
+            flops: 0.0,
+            expected: self.expected_flops(&table),
+            report,
+            stopped: false,
+        };
         let (mut parameters, starts) = self.small_start(&table, &units, numerics, &mut rng, &mut log)?;
         if !log.stopped {
             let distinct = start::distinct_rows(&table);
@@ -95,7 +100,8 @@ impl PointsSearch {
 
     /// Refuses settings that make no sense.
     pub fn validate(&self) -> Result<()> {
-        let refuse = |field: &str, reason: &str| Err(Error::Config { field: field.into(), reason: reason.into() });
+        let refuse =
+            |field: &str, reason: &str| Err(Error::Config { field: field.into(), reason: reason.into() });
         if self.points == 0 || self.start_points == 0 || self.start_rows == 0 {
             return refuse("points", "at least one center and one row are needed");
         }
@@ -175,7 +181,7 @@ impl PointsSearch {
         let mut adam = Adam::new(x.len(), rate)?
             .with_annealing(Annealing { end: end_rate.min(rate), steps: steps.max(1) })?;
         let mut best: Option<(f64, Vec<f64>)> = None;
-        let mut values = Vec::new();
+        let mut tops = Vec::new();
         for step in 0..=steps {
             let value = match fit.evaluate(&x, &mut gradient) {
                 Ok(value) if value.is_finite() && gradient.iter().all(|g| g.is_finite()) => value,
@@ -184,15 +190,16 @@ impl PointsSearch {
                 Ok(value) => return Err(Error::NotFinite { field: "bound".into(), value, row: 0 }),
                 Err(error) => return Err(error),
             };
-            values.push(value);
             if best.as_ref().is_none_or(|(top, _)| value < *top) {
                 best = Some((value, x.clone()));
             }
             if !log.record((stage, step, steps), fit.bound / rows as f64, fit.flops) || step == steps {
                 break;
             }
-            let gain = |w: usize| values[values.len() - 1 - w] - value;
-            if step >= 2 * WINDOW && gain(WINDOW) < self.least_gain * (WINDOW * rows) as f64 {
+            // Large first steps may lose for a while, so only the second half is judged.
+            tops.push(best.as_ref().map_or(value, |(top, _)| *top));
+            let gain = |w: usize| tops[tops.len() - 1 - w] - tops[tops.len() - 1];
+            if step > steps / 2 + WINDOW && gain(WINDOW) < self.least_gain * (WINDOW * rows) as f64 {
                 break;
             }
             adam.step(&mut x, &gradient)?;
@@ -210,7 +217,8 @@ impl PointsSearch {
         let (start, bounds) = (fit.unknowns(), fit.bounds()?);
         let steps = self.training.steps;
         let (mut step, mut best) = (0, (f64::INFINITY, start.clone()));
-        let solver = LbfgsB { max_evaluations: steps.max(1), max_iterations: steps.max(1), ..LbfgsB::default() };
+        let solver =
+            LbfgsB { max_evaluations: steps.max(1), max_iterations: steps.max(1), ..LbfgsB::default() };
         let mut objective = FnObjective::new(start.len(), |x: &[f64], g: &mut [f64]| {
             if log.stopped {
                 return Err(Error::Unsupported { operation: "search", reason: "it was told to stop" });

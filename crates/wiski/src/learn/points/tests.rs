@@ -65,7 +65,7 @@ impl Toy {
     }
 
     fn fit(&self, family: Family, points: usize, precision: Precision, threads: usize) -> Fit {
-        let (table, _) = self.with(|rows| Table::new(rows)).unwrap();
+        let (table, _) = self.with(Table::new).unwrap();
         let scales = (0..self.targets.len()).map(|c| Scales {
             points: 0.7 + 0.2 * c as f64,
             groups: (0..self.groups.len()).map(|j| 0.6 + 0.3 * j as f64 + 0.1 * c as f64).collect(),
@@ -96,7 +96,7 @@ fn kernel(family: Family, a: &[f64], b: &[f64], lengthscales: &[f64]) -> f64 {
 
 /// log N(y; 0, Φ_g C Φ_gᵀ + s Q + σ²D) − s tr D⁻¹(K − Q)/2σ², Q = K_XZ (K_ZZ + εI)⁻¹ K_ZX, with n×n matrices.
 fn dense_bound(toy: &Toy, family: Family, fit: &Fit) -> f64 {
-    let (table, _) = toy.with(|rows| Table::new(rows)).unwrap();
+    let (table, _) = toy.with(Table::new).unwrap();
     let p = fit.parameters();
     let (n, m) = (table.len(), p.centers.ncols());
     let z = |i: usize| p.centers.col_as_slice(i);
@@ -147,7 +147,11 @@ fn the_bound_is_the_dense_one() {
             fit.evaluate(&x, &mut gradient).unwrap();
             let wanted = dense_bound(toy, family, &fit);
             // Both invert κ_ZZ, whose condition reaches 10⁶ here.
-            assert!((fit.bound - wanted).abs() < 1e-8 * wanted.abs(), "{t} {family:?} {} {wanted}", fit.bound);
+            assert!(
+                (fit.bound - wanted).abs() < 1e-8 * wanted.abs(),
+                "{t} {family:?} {} {wanted}",
+                fit.bound
+            );
         }
     }
 }
@@ -183,7 +187,7 @@ fn every_derivative_is_a_difference() {
 #[test]
 fn centers_at_all_rows_give_the_exact_evidence() {
     let toy = Toy::new(35, 2, 1, &[3], 5);
-    let (table, _) = toy.with(|rows| Table::new(rows)).unwrap();
+    let (table, _) = toy.with(Table::new).unwrap();
     for family in FAMILIES {
         let mut fit = toy.fit(family, 35, Precision::Double, 1);
         let mut x = fit.unknowns();
@@ -259,11 +263,16 @@ fn predictions_are_those_of_the_dense_process() {
     let densities = other.with(|rows| posterior.log_densities(rows)).unwrap();
     let k = |a: &[f64], b: &[f64]| kernel(Family::Matern52, a, b, &learned.lengthscales);
     let z: Vec<&[f64]> = learned.centers.chunks(2).collect();
-    let own = Mat::from_fn(12, 12, |a, b| k(z[a], z[b]) + if a == b { 1e-8 } else { 0.0 }).partial_piv_lu().inverse();
+    let own = Mat::from_fn(12, 12, |a, b| k(z[a], z[b]) + if a == b { 1e-8 } else { 0.0 })
+        .partial_piv_lu()
+        .inverse();
     let cross = |t: &Toy| Mat::from_fn(12, t.x.len() / 2, |a, i| k(z[a], &t.x[2 * i..2 * i + 2]));
     let (train, test) = (cross(&toy), cross(&other));
-    let (q_train, q_cross, q_test) =
-        (train.transpose() * &own * &train, train.transpose() * &own * &test, test.transpose() * &own * &test);
+    let (q_train, q_cross, q_test) = (
+        train.transpose() * &own * &train,
+        train.transpose() * &own * &test,
+        test.transpose() * &own * &test,
+    );
     let mut sums = vec![0.0; 64];
     for c in 0..2 {
         let grids = |a: &Toy, i: usize, b: &Toy, j: usize| {
@@ -271,14 +280,15 @@ fn predictions_are_those_of_the_dense_process() {
         };
         let d = |t: &Toy, i: usize| learned.noises[c] * t.relative[c][i];
         let k = Mat::from_fn(50, 50, |i, j| {
-            grids(&toy, i, &toy, j) + learned.scales[c] * q_train[(i, j)] + if i == j { d(&toy, i) } else { 0.0 }
+            grids(&toy, i, &toy, j)
+                + learned.scales[c] * q_train[(i, j)]
+                + if i == j { d(&toy, i) } else { 0.0 }
         });
         let lu = k.partial_piv_lu();
         let y = Mat::from_fn(50, 1, |i, _| toy.targets[c][i]);
         for j in 0..64 {
-            let to = Mat::from_fn(50, 1, |i, _| {
-                grids(&toy, i, &other, j) + learned.scales[c] * q_cross[(i, j)]
-            });
+            let to =
+                Mat::from_fn(50, 1, |i, _| grids(&toy, i, &other, j) + learned.scales[c] * q_cross[(i, j)]);
             let mean = (to.transpose() * lu.solve(&y))[(0, 0)];
             let prior = grids(&other, j, &other, j) + learned.scales[c] * q_test[(j, j)];
             let explained = prior - (to.transpose() * lu.solve(&to))[(0, 0)];
@@ -317,7 +327,11 @@ fn a_search_finds_the_inputs_that_matter() {
     let learned = search.run(&rows, &mut |_| true).unwrap();
     assert!(learned.finished && learned.len() == 100 && learned.starts.len() == 2);
     let irrelevant = learned.lengthscales[2..].iter().copied().fold(f64::INFINITY, f64::min);
-    assert!(irrelevant > 4.0 * learned.lengthscales[0].max(learned.lengthscales[1]), "{:?}", learned.lengthscales);
+    assert!(
+        irrelevant > 4.0 * learned.lengthscales[0].max(learned.lengthscales[1]),
+        "{:?}",
+        learned.lengthscales
+    );
     let posterior = learned.posterior(&rows, 2).unwrap();
     assert!((posterior.bound() - learned.bound).abs() < 1e-6 * learned.bound.abs());
     let predictions = posterior.predict(&held).unwrap();
@@ -376,7 +390,8 @@ fn a_search_ends_when_told_and_keeps_what_it_has() {
 #[test]
 fn bad_rows_and_settings_are_refused_by_name() {
     let toy = || Toy::new(20, 2, 1, &[2], 2);
-    let run = |toy: &Toy, search: &PointsSearch| toy.with(|rows| search.run(rows, &mut |_| true)).unwrap_err();
+    let run =
+        |toy: &Toy, search: &PointsSearch| toy.with(|rows| search.run(rows, &mut |_| true)).unwrap_err();
     let plain = PointsSearch::default();
     let mut bad = toy();
     bad.x[5] = f64::NAN;

@@ -43,7 +43,7 @@ struct Tile<T: Real> {
 /// All rows, and the sums that do not depend on any parameter.
 pub(super) struct Tiles<T: Real> {
     family: Radial,
-    tiles: Vec<Tile<T>>,
+    all: Vec<Tile<T>>,
     grids: usize,
     points: usize,
     outputs: usize,
@@ -110,12 +110,12 @@ impl<T: Real> Tiles<T> {
             }
         }
         let (patterns, rows) = (patterns.rows.len(), patterns.rows.iter().map(Vec::len).sum());
-        Self { family, tiles, grids: p, points, outputs, patterns, rows, threads: threads.max(1) }
+        Self { family, all: tiles, grids: p, points, outputs, patterns, rows, threads: threads.max(1) }
     }
 
     /// The multiply-adds of both passes, twice.
     pub(super) fn flops(&self, backward: bool) -> f64 {
-        let dim = self.tiles.first().map_or(0, |t| t.x.nrows()) as f64;
+        let dim = self.all.first().map_or(0, |t| t.x.nrows()) as f64;
         let (n, m, p) = (self.rows as f64, self.points as f64, (self.grids + self.points) as f64);
         let forward = n * (0.5 * m * m + 0.5 * p * p + m * dim);
         2.0 * (forward + if backward { n * (p * m + m * dim) } else { 0.0 })
@@ -139,7 +139,11 @@ impl<T: Real> Tiles<T> {
                 let mut b = Mat::<T>::zeros(p, outputs);
                 multiply(b.as_mut(), false, tile.features.as_ref(), tile.targets.transpose(), 1.0);
                 for c in 0..outputs {
-                    linear.col_as_slice_mut(c).iter_mut().zip(b.col_as_slice(c)).for_each(|(s, v)| *s += v.wide());
+                    linear
+                        .col_as_slice_mut(c)
+                        .iter_mut()
+                        .zip(b.col_as_slice(c))
+                        .for_each(|(s, v)| *s += v.wide());
                 }
             }
             (grams, linear)
@@ -166,9 +170,8 @@ impl<T: Real> Tiles<T> {
         let by_gram: Vec<Mat<T>> = by_gram.iter().map(|b| rounded(b.as_ref())).collect();
         let by_linear: Mat<T> = rounded(by_linear);
         let m = self.points;
-        let dim = self.tiles.first().map_or(0, |t| t.x.nrows());
-        let empty =
-            || Pull { moments: Mat::zeros(m, dim), by_center: vec![0.0; m], squares: vec![0.0; dim] };
+        let dim = self.all.first().map_or(0, |t| t.x.nrows());
+        let empty = || Pull { moments: Mat::zeros(m, dim), by_center: vec![0.0; m], squares: vec![0.0; dim] };
         let parts = self.in_threads(|tiles| {
             let mut pull = empty();
             let (mut by_k, mut e) = (Mat::<T>::zeros(m, TILE), Mat::zeros(m, TILE));
@@ -190,12 +193,12 @@ impl<T: Real> Tiles<T> {
     /// Runs `work` on as many contiguous parts of the tiles as there are threads; results in their order, so that
     /// sums are the same for a given number of threads.
     fn in_threads<R: Send>(&mut self, work: impl Fn(&mut [Tile<T>]) -> R + Sync) -> Vec<R> {
-        let ranges = parts(self.tiles.len(), self.threads);
+        let ranges = parts(self.all.len(), self.threads);
         if ranges.len() < 2 {
-            return vec![work(&mut self.tiles)];
+            return vec![work(&mut self.all)];
         }
         std::thread::scope(|scope| {
-            let mut rest = self.tiles.as_mut_slice();
+            let mut rest = self.all.as_mut_slice();
             let mut handles = Vec::new();
             let work = &work;
             for range in ranges {
