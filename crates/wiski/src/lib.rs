@@ -32,7 +32,7 @@
 //! 9. [`evidence`]: the log marginal likelihood and its gradient in every hyperparameter.
 //! 10. [`large`]: engines for grids from two thousand to a million points.
 //! 11. [`learn`]: optimisers, transforms and priors for hyperparameters; projections and sums of grids chosen on
-//!     rows in memory.
+//!     rows in memory; inducing points learned on them.
 //! 12. [`exact`]: the exact process without a grid, for few rows.
 //! 13. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
 //!     rows.

@@ -7,6 +7,7 @@
 //! | one cheap step per observation, or noisy gradients | [`Adam`] |
 //! | a positive parameter for an optimiser without bounds | [`Transform`] |
 //! | a penalty that keeps a parameter sensible | [`Hyperprior`] |
+//! | inducing points over all columns, learned on rows in memory | [`PointsSearch`] |
 //!
 //! Everything here *minimises*: hand over minus the evidence, minus the acquisition value.
 //!
@@ -42,6 +43,7 @@ pub use hyper::{HyperSpace, Hyperparameters};
 pub use hyperprior::Hyperprior;
 pub use lbfgsb::{LbfgsB, Minimum, Stop, Workspace};
 pub use objective::{FnObjective, Objective};
+pub use points::{LearnedPoints, PointsSearch};
 pub use select::{Choice, ProjectionSearch, Start};
 pub use transform::Transform;
 pub use warmup::{Rows, WarmUp, WarmUpTraining};

@@ -157,7 +157,7 @@ impl Default for PointsSearch {
             start_rows: 2048,
             start_training: PointsTraining { steps: 100, rate: 0.1, end_rate: 0.01 },
             held_out_rows: 1024,
-            training: PointsTraining { steps: 80, rate: 0.05, end_rate: 0.005 },
+            training: PointsTraining { steps: 80, rate: 0.1, end_rate: 0.005 },
             least_gain: 1e-5,
             priors: PointsPriors::default(),
             jitter: 1e-6,

@@ -159,14 +159,29 @@ pub(super) fn squared_distances(
 ) {
     multiply(r2.rb_mut(), false, z.transpose(), x, -2.0);
     for (j, &xx) in x_norms.iter().enumerate() {
-        for (i, &zz) in z_norms.iter().enumerate() {
-            let total = xx + zz;
-            let found = r2[(i, j)] + total;
-            r2[(i, j)] = if found > CANCELLED * total {
-                found
-            } else {
-                (0..x.nrows()).map(|k| (x[(k, j)] - z[(k, i)]).powi(2)).sum()
-            };
+        let Some(column) = r2.rb_mut().col_mut(j).try_as_col_major_mut().map(faer::ColMut::as_slice_mut)
+        else {
+            continue;
+        };
+        let cancelled = pulp::Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                let mut worst = f64::INFINITY;
+                for (r2, &zz) in column.iter_mut().zip(z_norms) {
+                    let total = xx + zz;
+                    *r2 += total;
+                    worst = worst.min(*r2 - CANCELLED * total);
+                }
+                worst <= 0.0
+            },
+        );
+        // Rare: a row at a center or next to it.
+        if cancelled {
+            for (i, (r2, &zz)) in column.iter_mut().zip(z_norms).enumerate() {
+                if *r2 <= CANCELLED * (xx + zz) {
+                    *r2 = (0..x.nrows()).map(|k| (x[(k, j)] - z[(k, i)]).powi(2)).sum();
+                }
+            }
         }
     }
 }

@@ -347,6 +347,46 @@ fn a_search_finds_the_inputs_that_matter() {
     assert_eq!(search.run(&rows, &mut |_| true).unwrap(), learned);
 }
 
+fn as_class((targets, relative): &(Vec<f64>, Vec<f64>)) -> PointsOutput<'_> {
+    PointsOutput { targets, relative_noise: Some(relative), noise: PointsNoise::Fixed(1.0) }
+}
+
+/// Three classes in rings: two values of noise make three patterns, and the largest mean is the class.
+#[test]
+fn classes_share_centers() {
+    use crate::likelihood::Dirichlet;
+    let rings = |n: usize, seed: usize| {
+        let x: Vec<f64> = (0..3 * n).map(|i| 2.0 * noise(seed * 77_777 + i)).collect();
+        let class = |x: &[f64]| ((x[0] * x[0] + x[1] * x[1]).sqrt() * 1.5) as usize;
+        let classes: Vec<usize> = x.chunks(3).map(|x| class(x).min(2)).collect();
+        (x, classes)
+    };
+    let ((x, classes), (x_test, classes_test)) = (rings(900, 1), rings(300, 2));
+    let likelihood = Dirichlet::new(3);
+    let label = |class: usize, c: usize| likelihood.target(class == c);
+    let of = |classes: &[usize], c: usize| -> (Vec<f64>, Vec<f64>) {
+        classes.iter().map(|&k| (label(k, c).target, label(k, c).noise)).unzip()
+    };
+    let own: Vec<_> = (0..3).map(|c| of(&classes, c)).collect();
+    let outputs: Vec<PointsOutput> = own.iter().map(as_class).collect();
+    let rows = PointsRows { x: &x, dim: 3, outputs: &outputs, grids: None };
+    let (table, _) = Table::new(&rows).unwrap();
+    assert_eq!(super::patterns::Patterns::new(&table).rows.len(), 3);
+    let learned = PointsSearch { points: 60, ..PointsSearch::default() }.run(&rows, &mut |_| true).unwrap();
+    assert_eq!(learned.noises, [1.0; 3]);
+    assert!(learned.lengthscales[2] > 2.0 * learned.lengthscales[0], "{:?}", learned.lengthscales);
+    let own: Vec<_> = (0..3).map(|c| of(&classes_test, c)).collect();
+    let outputs: Vec<PointsOutput> = own.iter().map(as_class).collect();
+    let test = PointsRows { x: &x_test, dim: 3, outputs: &outputs, grids: None };
+    let predictions = learned.posterior(&rows, 1).unwrap().predict(&test).unwrap();
+    let right = (0..300).filter(|&i| {
+        let best = (0..3).max_by(|&a, &b| predictions[a][i].mean.total_cmp(&predictions[b][i].mean));
+        best == Some(classes_test[i])
+    });
+    let right = right.count();
+    assert!(right > 270, "{right} of 300");
+}
+
 /// With no more rows than centers the rows are the centers, also where some are equal.
 #[test]
 fn few_rows_are_the_centers() {
