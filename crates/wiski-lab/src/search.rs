@@ -9,7 +9,7 @@ use crate::baselines::{
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::decide::{
-    Acquisition, Dimension, Goal, Maximiser, Optimizer, OptimizerSettings, Proposer, Space, Incumbent,
+    Acquisition, Dimension, Goal, Incumbent, Maximiser, Optimizer, OptimizerSettings, Proposer, Space,
     Strategy,
 };
 use wiski::kernel::Family;

@@ -456,7 +456,8 @@ impl Lattice {
 
     /// Rejects a point that the lattice does not cover.
     pub(crate) fn check_covers(&self, h: &[f64]) -> Result<()> {
-        let covered = h.len() == self.dim && self.axes().zip(h).all(|(axis, &value)| axis.cell(value).is_some());
+        let covered =
+            h.len() == self.dim && self.axes().zip(h).all(|(axis, &value)| axis.cell(value).is_some());
         if covered { Ok(()) } else { Err(self.outside(h, 0)) }
     }
 

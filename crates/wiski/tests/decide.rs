@@ -5,8 +5,8 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::decide::{
-    Acquisition, BaseSamples, Dimension, Goal, IntegratedVariance, SurrogateModel, Maximiser, Optimizer,
-    OptimizerSettings, Outcome, Space, Incumbent, Strategy, TestFunction,
+    Acquisition, BaseSamples, Dimension, Goal, Incumbent, IntegratedVariance, Maximiser, Optimizer,
+    OptimizerSettings, Outcome, Space, Strategy, SurrogateModel, TestFunction,
 };
 use wiski::grid::Grid;
 use wiski::posterior::{Joint, Surface, Surrogate, Workspace};
@@ -199,7 +199,8 @@ fn criteria_of_several_points_are_their_expectations() {
     }
     let samples = BaseSamples::new(q, 4096, 10);
     let incumbent = Incumbent::with_best(best);
-    let value = |a: Acquisition| a.value(&surface, (&h, &incumbent, &samples), &mut Joint::default()).unwrap();
+    let value =
+        |a: Acquisition| a.value(&surface, (&h, &incumbent, &samples), &mut Joint::default()).unwrap();
     let close = |a: f64, b: f64, relative: f64| (a / b - 1.0).abs() < relative;
     assert!(close(value(Acquisition::ExpectedImprovement), improvement, 0.01));
     assert!(close(value(Acquisition::UCB), bound, 0.01));

@@ -502,7 +502,8 @@ fn a_rejected_row_lets_nothing_fade() {
     }
     let (weight, before) = (model.count(), model.predict(&[0.4]).unwrap());
     for i in 0..1500 {
-        let bad = [[1.5 + f64::from(i), 1.0], [0.5, f64::NAN], [f64::INFINITY, 1.0], [0.5, 1e200]][i as usize % 4];
+        let bad =
+            [[1.5 + f64::from(i), 1.0], [0.5, f64::NAN], [f64::INFINITY, 1.0], [0.5, 1e200]][i as usize % 4];
         assert!(model.step(&bad[..1], bad[1]).is_err());
     }
     assert_eq!((model.count(), model.predict(&[0.4]).unwrap()), (weight, before));

@@ -14,7 +14,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use super::maximise::{Maximum, sobol};
-use super::{Acquisition, SurrogateModel, Maximiser, Proposer, Space, Incumbent, Surrogate};
+use super::{Acquisition, Incumbent, Maximiser, Proposer, Space, Surrogate, SurrogateModel};
 use crate::error::{Error, Result, finite, length, positive};
 use crate::kernel::Family;
 use crate::learn::{Bounds, Hyperprior, Rows};
@@ -302,8 +302,7 @@ impl Optimizer {
     pub fn recommend(&self) -> Result<Option<(Vec<f64>, f64, f64)>> {
         let Some(model) = &self.surrogate else { return Ok(None) };
         let posterior = model.posterior()?;
-        let Some((x, mean)) =
-            Incumbent::among(posterior.surrogate(), &model.covered(&self.results))?.place
+        let Some((x, mean)) = Incumbent::among(posterior.surrogate(), &model.covered(&self.results))?.place
         else {
             return Ok(None);
         };
@@ -500,7 +499,12 @@ impl Optimizer {
 }
 
 /// The highest points of functions drawn from the posterior.
-fn sampled_maxima(model: &SurrogateModel, count: usize, maximiser: &Maximiser, seed: u64) -> Result<Vec<Maximum>> {
+fn sampled_maxima(
+    model: &SurrogateModel,
+    count: usize,
+    maximiser: &Maximiser,
+    seed: u64,
+) -> Result<Vec<Maximum>> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let sides = model.searched();
     let bounds = Bounds::new(sides.iter().map(|s| s.0).collect(), sides.iter().map(|s| s.1).collect())?;

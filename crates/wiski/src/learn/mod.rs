@@ -7,6 +7,7 @@
 //! | one cheap step per observation, or noisy gradients | [`Adam`] |
 //! | a positive parameter for an optimiser without bounds | [`Transform`] |
 //! | a penalty that keeps a parameter sensible | [`Hyperprior`] |
+//! | inducing points over all columns, learned on rows in memory | [`PointsSearch`] |
 //!
 //! Everything here *minimises*: hand over minus the evidence, minus the acquisition value.
 //!
@@ -30,12 +31,12 @@ pub mod hyper;
 pub mod hyperprior;
 pub mod lbfgsb;
 pub mod objective;
-pub mod screen;
-mod select;
+pub mod points;
+mod screen;
+pub mod select;
 pub mod transform;
 pub mod warmup;
 
-pub(crate) use screen::screen;
 pub use adam::{Adam, Annealing};
 pub use additive::AdditiveSearch;
 pub use bounds::Bounds;
@@ -43,6 +44,8 @@ pub use hyper::{HyperSpace, Hyperparameters};
 pub use hyperprior::Hyperprior;
 pub use lbfgsb::{LbfgsB, Minimum, Stop, Workspace};
 pub use objective::{FnObjective, Objective};
+pub use points::{LearnedPoints, PointsSearch};
+pub(crate) use screen::screen;
 pub use select::{Choice, ProjectionSearch, Start};
 pub use transform::Transform;
 pub use warmup::{Rows, WarmUp, WarmUpTraining};

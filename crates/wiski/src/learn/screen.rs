@@ -25,7 +25,8 @@ pub(crate) fn screen(x: &[f64], dim: usize, targets: &[&[f64]], most: usize) -> 
     }
     let n = x.len() / dim;
     targets.iter().try_for_each(|y| length("targets", n, y.len()))?;
-    let rows: Vec<usize> = (0..n).filter(|i| (i + 1) * MOST_ROWS.min(n) / n > i * MOST_ROWS.min(n) / n).collect();
+    let rows: Vec<usize> =
+        (0..n).filter(|i| (i + 1) * MOST_ROWS.min(n) / n > i * MOST_ROWS.min(n) / n).collect();
     let targets: Vec<Vec<f64>> = targets.iter().map(|y| centered(rows.iter().map(|&i| y[i]))).collect();
     let mut order: Vec<usize> = Vec::with_capacity(rows.len());
     let mut scored: Vec<(f64, usize)> = Vec::with_capacity(dim);

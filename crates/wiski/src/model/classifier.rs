@@ -226,7 +226,8 @@ impl Task for Classification {
 /// Projections and perceptrons learn from the contrast of two classes.
 fn check_features(settings: &Settings, classes: usize) -> Result<()> {
     if classes > 2 && matches!(settings.features, Features::Project { .. } | Features::Mlp { .. }) {
-        let reason = "a projection is learned from the contrast of exactly two classes; try the features 'additive'";
+        let reason =
+            "a projection is learned from the contrast of exactly two classes; try the features 'additive'";
         return Err(Error::Unsupported { operation: "learning features of classes", reason });
     }
     Ok(())
@@ -261,10 +262,7 @@ pub struct OnlineClassifier {
 
 impl OnlineClassifier {
     /// The parts of a model that a file held.
-    pub(super) fn restored(
-        mut online: Online<Classification>,
-        metrics: PrequentialClasses,
-    ) -> Result<Self> {
+    pub(super) fn restored(mut online: Online<Classification>, metrics: PrequentialClasses) -> Result<Self> {
         online.task.count_classes();
         let count = online.task.count();
         if online.memory.rows.y.iter().any(|&c| !(c >= 0.0 && c < count as f64 && c.fract() == 0.0)) {

@@ -221,7 +221,8 @@ impl FixedEncoder {
         view.backward(&mut tape, by_h, &mut by_map, Some(&mut by_row))?;
         for (place, by_row) in by_row.iter().enumerate() {
             let k = self.scaling.source(place);
-            let (shift, factor, limit) = (self.scaling.shift[k], self.scaling.factor[k], self.scaling.limit[k]);
+            let (shift, factor, limit) =
+                (self.scaling.shift[k], self.scaling.factor[k], self.scaling.limit[k]);
             // What is pulled in to the limit from beyond no longer moves.
             if ((x[k] - shift) * factor).abs() <= limit * (1.0 + 1e-9) {
                 by_x[k] += by_row * factor;

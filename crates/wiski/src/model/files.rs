@@ -78,7 +78,8 @@ impl TryFrom<SavedRegressor> for OnlineRegressor {
         }
         let settings = saved.settings.ok_or_else(|| missing("settings"))?;
         let input_dim = saved.input_dim.ok_or_else(|| missing("input_dim"))?;
-        let online = Online::from_parts(settings, input_dim, Regression::new(moments, scale), memory, learner);
+        let online =
+            Online::from_parts(settings, input_dim, Regression::new(moments, scale), memory, learner);
         Self::restored(online, saved.metrics, saved.drifts)
     }
 }

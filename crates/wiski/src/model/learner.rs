@@ -473,8 +473,10 @@ impl Learner {
             stats.standardize_targets(shift, scale)?;
             Ok(stats)
         };
-        let unknown =
-            || Error::Unsupported { operation: "merge", reason: "one model does not know a class of the other" };
+        let unknown = || Error::Unsupported {
+            operation: "merge",
+            reason: "one model does not know a class of the other",
+        };
         let (mut processes, mut unseen) = (self.processes.clone(), self.unseen.clone());
         for (process, place) in processes.iter_mut().zip(places) {
             let (stats, hits) = match place {

@@ -27,14 +27,14 @@ pub use builder::{OffGrid, WiskiBuilder};
 pub use classifier::{ClassPrediction, ClassSnapshot, OnlineClassifier};
 pub(crate) use encoder::FixedEncoder;
 pub use encoder::{ColumnScaling, Encoder, Reads};
-pub use snapshots::{JointRows, RowSurface, SampledFunction, Snapshot};
 pub use labels::{Classes, Unseen};
 pub(crate) use learner::{Learner, Process, RowTargets};
 pub use metrics::{DriftDetector, Prequential, PrequentialClasses, Z95};
+pub use reader::Reader;
 pub use regressor::{BlockSummary, OnlineRegressor};
 pub(crate) use schedule::{Fading, brief};
 pub use settings::{Features, HalfLife, InputScaling, NoiseModel, Schedule, Settings, TargetScaling};
-pub use reader::Reader;
+pub use snapshots::{JointRows, RowSurface, SampledFunction, Snapshot};
 pub use targets::TargetScale;
 pub use wiski::Wiski;
 

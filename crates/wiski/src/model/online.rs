@@ -193,7 +193,8 @@ impl<T: Task> Online<T> {
     fn keep(&mut self, x: &[f64], y: f64, noise: f64, time: Option<f64>) -> Result<Outcome> {
         start::admit_to_warm_up(&self.settings, x, self.input_dim)?;
         Fading::since(self.memory.last_time()).after(self.settings.half_life, time)?;
-        let (wanted, most) = (self.settings.warm_up_rows(self.input_dim), self.settings.memory_rows(self.input_dim));
+        let (wanted, most) =
+            (self.settings.warm_up_rows(self.input_dim), self.settings.memory_rows(self.input_dim));
         if self.memory.len() >= wanted.max(most) {
             // The warm-up cannot end yet: the newest rows serve it as well as the oldest.
             self.memory.drop_older_half(self.input_dim);
@@ -264,8 +265,7 @@ impl<T: Task> Online<T> {
 
     fn refit_with(&mut self, optimizer: &LbfgsB) -> Result<()> {
         let learner = self.learner.as_deref_mut().ok_or(Error::NotReady { operation: "refit" })?;
-        let refitted =
-            self.task.rescale(learner, &self.settings).and_then(|()| learner.refit(optimizer));
+        let refitted = self.task.rescale(learner, &self.settings).and_then(|()| learner.refit(optimizer));
         self.publish();
         refitted
     }
@@ -277,7 +277,8 @@ impl<T: Task> Online<T> {
 
     /// Ends learning of features: from here on a row has the same coordinates for ever.
     pub(crate) fn freeze_features(&mut self) -> Result<()> {
-        let learner = self.learner.as_deref_mut().ok_or(Error::NotReady { operation: "freezing features" })?;
+        let learner =
+            self.learner.as_deref_mut().ok_or(Error::NotReady { operation: "freezing features" })?;
         learner.freeze()?;
         self.memory = Memory::default();
         Ok(())

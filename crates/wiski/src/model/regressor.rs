@@ -293,7 +293,8 @@ impl OnlineRegressor {
         let first: usize = grids.iter().take(block).map(Grid::dim).sum();
         let dim = grids.get(block).map_or(0, Grid::dim);
         let (all, width) = (learner.encoder().encode_all(x)?, learner.encoder().map().output_dim());
-        let h: Vec<f64> = all.chunks_exact(width).flat_map(|h| h[first..first + dim].iter().copied()).collect();
+        let h: Vec<f64> =
+            all.chunks_exact(width).flat_map(|h| h[first..first + dim].iter().copied()).collect();
         let scale = self.target_scale().scale;
         let unscaled = |p: Prediction| Prediction {
             mean: p.mean * scale,

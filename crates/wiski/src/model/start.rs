@@ -97,7 +97,8 @@ impl Found {
             let hits = classes.map(|own| decays.weight(|row| own[row] == class as f64));
             processes.push(Process::new(model, hits));
         }
-        let unseen = unseen.map(|t| decays.observed(&self.lattice, &h, |_| (t.value, t.noise))).transpose()?;
+        let unseen =
+            unseen.map(|t| decays.observed(&self.lattice, &h, |_| (t.value, t.noise))).transpose()?;
         let fading = decays.fading;
         Learner::new(self.encoder, processes, unseen, self.space, self.choice, fading, settings.schedule)
     }
@@ -138,7 +139,8 @@ impl Decays {
 
     /// The weight of the rows that satisfy the condition.
     fn weight(&self, counts: impl Fn(usize) -> bool) -> f64 {
-        let add = |sum: f64, row: usize| sum * self.before[row].unwrap_or(1.0) + f64::from(u8::from(counts(row)));
+        let add =
+            |sum: f64, row: usize| sum * self.before[row].unwrap_or(1.0) + f64::from(u8::from(counts(row)));
         (0..self.before.len()).fold(0.0, add)
     }
 }

@@ -210,7 +210,9 @@ fn lost(exact: &ExactSurrogate, grids: &GridSurrogate) -> Result<f64> {
 
 /// Whether the results are few enough for an exact process, and the settings such that it can have them.
 fn is_exact(settings: &OptimizerSettings, rows: &Rows) -> bool {
-    rows.len() <= settings.exact_until && settings.local != Some(true) && ExactSurrogate::can_have(settings.family)
+    rows.len() <= settings.exact_until
+        && settings.local != Some(true)
+        && ExactSurrogate::can_have(settings.family)
 }
 
 /// Mean and deviation of the values.

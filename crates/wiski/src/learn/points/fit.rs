@@ -1,0 +1,324 @@
+//! Minus the bound and the log priors as a function of all unknowns: what the optimizers see.
+//!
+//! The unknowns in their order: the centers in standardized units, one after the other (absent where centers stay put),
+//! log ℓ of each column, and for each output log s, log c_j and, where it is learned, log σ². With κ̄ = ∂F/∂κ_ZX of
+//! `tiles` and Π = Σ_k (∂F/∂W)ᵀW, which needs no rows (Π = Σ_k 2 (∂F/∂G_k) G_k + Σ_c (∂F/∂b_c) b_cᵀ),
+//!
+//! ```text
+//! ∂F/∂κ_ZZ = −½ L⁻ᵀ (Π̂ + Π̂ᵀ) L⁻¹,     Π̂ = the lower triangle of Π, its diagonal halved
+//! ```
+//!
+//! O(p³) beside the passes over the rows.
+
+use faer::{Mat, MatRef};
+
+use super::algebra::{cholesky, mirror, multiply, solve_upper};
+use super::bound::{Adjoint, Constants, Scales, bound_and_adjoint};
+use super::data::{PointsNoise, Table};
+use super::patterns::Patterns;
+use super::radial::{Radial, covariance};
+use super::tiles::{Centers, Sums, Tiles};
+use super::{PointsPriors, Precision};
+use crate::error::{Result, length};
+use crate::learn::{Bounds, Hyperprior, Objective};
+
+/// Bounds of log ℓ in standardized units, and of log σ² and log scales in units of the targets' mean square.
+const LOG_LENGTHSCALE: (f64, f64) = (-4.6, 7.0);
+const LOG_NOISE: (f64, f64) = (-11.5, 2.3);
+const LOG_SCALE: (f64, f64) = (-11.5, 6.9);
+
+/// Centers, length-scales and scales, in standardized units of the columns.
+#[derive(Debug, Clone)]
+pub(super) struct Parameters {
+    /// One center a column.
+    pub(super) centers: Mat<f64>,
+    pub(super) lengthscales: Vec<f64>,
+    pub(super) scales: Vec<Scales>,
+}
+
+impl Parameters {
+    /// The centers in units of the length-scales, and the inverse length-scales.
+    pub(super) fn scaled(&self) -> (Mat<f64>, Vec<f64>) {
+        let inverse: Vec<f64> = self.lengthscales.iter().map(|l| l.recip()).collect();
+        let z = Mat::from_fn(inverse.len(), self.centers.ncols(), |k, i| self.centers[(k, i)] * inverse[k]);
+        (z, inverse)
+    }
+}
+
+enum AnyTiles {
+    Single(Tiles<f32>),
+    Double(Tiles<f64>),
+}
+
+/// How the bound is computed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numerics {
+    pub(super) family: Radial,
+    pub(super) jitter: f64,
+    pub(super) precision: Precision,
+    pub(super) threads: usize,
+    pub(super) priors: PointsPriors,
+}
+
+/// The rows, and the parameters to which a flat vector of unknowns is written.
+pub(super) struct Fit {
+    numerics: Numerics,
+    patterns: Patterns,
+    constants: Constants,
+    tiles: AnyTiles,
+    noise: Vec<PointsNoise>,
+    /// The unit of scales and noise of each output.
+    units: Vec<f64>,
+    /// The number of columns that are not constant: irrelevant ones make no distances.
+    columns: usize,
+    moving: bool,
+    parameters: Parameters,
+    /// The bound without priors at the last evaluation.
+    pub(super) bound: f64,
+    pub(super) flops: f64,
+}
+
+impl Fit {
+    pub(super) fn new(table: &Table, numerics: Numerics, start: Parameters, moving: bool) -> Self {
+        let patterns = Patterns::new(table);
+        let constants = Constants::new(table, &patterns);
+        let (m, family, threads) = (start.centers.ncols(), numerics.family, numerics.threads);
+        let tiles = match numerics.precision {
+            Precision::Single => AnyTiles::Single(Tiles::new(family, table, &patterns, m, threads)),
+            Precision::Double => AnyTiles::Double(Tiles::new(family, table, &patterns, m, threads)),
+        };
+        let spread = |k: &usize| (0..table.len()).any(|i| table.x[(*k, i)] != table.x[(*k, 0)]);
+        Self {
+            numerics,
+            constants,
+            tiles,
+            noise: table.targets.iter().map(|t| t.noise).collect(),
+            units: table.targets.iter().map(super::data::Target::mean_square).collect(),
+            columns: (0..table.dim()).filter(spread).count().max(1),
+            moving,
+            parameters: start,
+            patterns,
+            bound: f64::NEG_INFINITY,
+            flops: 0.0,
+        }
+    }
+
+    pub(super) fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// The number of unknowns that are coordinates of centers.
+    pub(super) fn center_unknowns(&self) -> usize {
+        if self.moving { self.parameters.centers.nrows() * self.parameters.centers.ncols() } else { 0 }
+    }
+
+    /// The parameters as unknowns.
+    pub(super) fn unknowns(&self) -> Vec<f64> {
+        let p = &self.parameters;
+        let mut x = Vec::with_capacity(self.dim());
+        if self.moving {
+            (0..p.centers.ncols()).for_each(|i| x.extend_from_slice(p.centers.col_as_slice(i)));
+        }
+        x.extend(p.lengthscales.iter().map(|l| l.ln()));
+        for (scales, noise) in p.scales.iter().zip(&self.noise) {
+            x.push(scales.points.ln());
+            x.extend(scales.groups.iter().map(|c| c.ln()));
+            if *noise == PointsNoise::Learned {
+                x.push(scales.noise.ln());
+            }
+        }
+        x
+    }
+
+    /// Takes over unknowns.
+    pub(super) fn set_unknowns(&mut self, x: &[f64]) -> Result<()> {
+        length("unknowns", self.dim(), x.len())?;
+        let mut rest = x.iter().copied();
+        let p = &mut self.parameters;
+        let mut read = |target: &mut f64| *target = rest.next().unwrap_or(*target);
+        if self.moving {
+            (0..p.centers.ncols()).for_each(|i| p.centers.col_as_slice_mut(i).iter_mut().for_each(&mut read));
+        }
+        let mut read = |target: &mut f64| *target = rest.next().map_or(*target, f64::exp);
+        p.lengthscales.iter_mut().for_each(&mut read);
+        for (scales, noise) in p.scales.iter_mut().zip(&self.noise) {
+            read(&mut scales.points);
+            scales.groups.iter_mut().for_each(&mut read);
+            if *noise == PointsNoise::Learned {
+                read(&mut scales.noise);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where unknowns may go.
+    pub(super) fn bounds(&self) -> Result<Bounds> {
+        let centers = self.center_unknowns();
+        let (mut lo, mut hi) = (vec![f64::NEG_INFINITY; centers], vec![f64::INFINITY; centers]);
+        let mut push = |(from, to): (f64, f64), unit: f64| {
+            lo.push(from + unit.ln());
+            hi.push(to + unit.ln());
+        };
+        self.parameters.lengthscales.iter().for_each(|_| push(LOG_LENGTHSCALE, 1.0));
+        for ((scales, noise), &unit) in self.parameters.scales.iter().zip(&self.noise).zip(&self.units) {
+            push(LOG_SCALE, unit);
+            scales.groups.iter().for_each(|_| push(LOG_SCALE, 1.0));
+            if *noise == PointsNoise::Learned {
+                push(LOG_NOISE, unit);
+            }
+        }
+        Bounds::new(lo, hi)
+    }
+
+    /// Minus bound and priors at the present parameters, and the derivative in every unknown.
+    fn value_and_gradient(&mut self, gradient: &mut [f64]) -> Result<f64> {
+        let (z, inverse) = self.parameters.scaled();
+        let (mut k, slope) = covariance(self.numerics.family, z.as_ref());
+        (0..k.nrows()).for_each(|i| k[(i, i)] += self.numerics.jitter);
+        let l = cholesky(k)?;
+        let centers = Centers { z: z.as_ref(), inverse_lengthscales: &inverse, l: l.as_ref() };
+        let sums = match &mut self.tiles {
+            AnyTiles::Single(tiles) => tiles.forward(&centers),
+            AnyTiles::Double(tiles) => tiles.forward(&centers),
+        };
+        let (bound, adjoint) =
+            bound_and_adjoint(&sums, &self.patterns, &self.constants, &self.parameters.scales)?;
+        let by_covariance = by_covariance(&sums, &adjoint, l.as_ref());
+        let by_gram: Vec<Mat<f64>> = adjoint.grams.into_iter().map(|b| solved(l.as_ref(), b)).collect();
+        let by_linear = solved(l.as_ref(), adjoint.linear);
+        let pull = match &mut self.tiles {
+            AnyTiles::Single(tiles) => tiles.backward(&by_gram, by_linear.as_ref()),
+            AnyTiles::Double(tiles) => tiles.backward(&by_gram, by_linear.as_ref()),
+        };
+        self.count_flops();
+        self.bound = bound;
+
+        let (d, m) = (z.nrows(), z.ncols());
+        let (by_centers, rest) = gradient.split_at_mut(if self.moving { d * m } else { 0 });
+        let (by_lengths, by_scales) = rest.split_at_mut(d);
+        // ∂F/∂r² between centers, and its sums.
+        let e = Mat::from_fn(m, m, |i, j| -by_covariance[(i, j)] * slope[(i, j)]);
+        let mut moments = Mat::zeros(m, d);
+        multiply(moments.as_mut(), false, e.as_ref(), z.transpose(), 1.0);
+        let sums: Vec<f64> = (0..m).map(|j| e.col_as_slice(j).iter().sum()).collect();
+        by_lengths.fill(0.0);
+        for i in 0..m {
+            for k in 0..d {
+                let z = z[(k, i)];
+                let rows = pull.by_center[i] * z - pull.moments[(i, k)];
+                let own = sums[i] * z - moments[(i, k)];
+                if self.moving {
+                    // The covariance of centers has each of them on both sides.
+                    by_centers[i * d + k] = -(2.0 * rows + 4.0 * own) * inverse[k];
+                }
+                by_lengths[k] += 2.0 * z * (rows - pull.moments[(i, k)]) + 4.0 * z * own;
+            }
+        }
+        by_lengths.iter_mut().zip(&pull.squares).for_each(|(g, s)| *g += 2.0 * s);
+        let mut slots = by_scales.iter_mut();
+        for (own, noise) in adjoint.scales.iter().zip(&self.noise) {
+            let learned = (*noise == PointsNoise::Learned).then_some(&own.noise);
+            let all = std::iter::once(&own.points).chain(&own.groups).chain(learned);
+            all.zip(&mut slots).for_each(|(g, slot)| *slot = -g);
+        }
+        Ok(-bound - self.add_priors(by_lengths, by_scales))
+    }
+
+    /// The log priors; their derivatives are taken from the gradient of what is minimized.
+    fn add_priors(&self, by_lengths: &mut [f64], by_scales: &mut [f64]) -> f64 {
+        let priors = &self.numerics.priors;
+        let center = (priors.lengthscale_median * (self.columns as f64).sqrt()).ln();
+        let mut total = 0.0;
+        for (g, l) in by_lengths.iter_mut().zip(&self.parameters.lengthscales) {
+            let off = (l.ln() - center) / priors.lengthscale_sigma;
+            total -= 0.5 * off * off;
+            *g += off / priors.lengthscale_sigma;
+        }
+        let mut slots = by_scales.iter_mut();
+        for ((scales, noise), &unit) in self.parameters.scales.iter().zip(&self.noise).zip(&self.units) {
+            let own = std::iter::once((&priors.scale, scales.points / unit));
+            let groups = scales.groups.iter().map(|&c| (&priors.group_scale, c));
+            for ((prior, value), slot) in own.chain(groups).zip(&mut slots) {
+                total += prior.log_density(value);
+                *slot -= value * prior.derivative(value);
+            }
+            if *noise == PointsNoise::Learned {
+                slots.next();
+            }
+        }
+        total
+    }
+
+    fn count_flops(&mut self) {
+        let rows = match &self.tiles {
+            AnyTiles::Single(tiles) => tiles.flops(true),
+            AnyTiles::Double(tiles) => tiles.flops(true),
+        };
+        let m = self.parameters.centers.ncols() as f64;
+        let p = m + self.constants.grid_features() as f64;
+        let (outputs, patterns) = (self.noise.len() as f64, self.patterns.rows.len() as f64);
+        // Factor and inverse of S for each output; for each pattern B and Π; the factor and derivative of κ(Z, Z).
+        let dense = outputs * p.powi(3) / 2.0 + patterns * (1.5 * p * m * m) + 7.0 / 6.0 * m.powi(3);
+        self.flops += rows + 2.0 * dense;
+    }
+}
+
+impl Objective for Fit {
+    fn dim(&self) -> usize {
+        let p = &self.parameters;
+        let learned = self.noise.iter().filter(|n| **n == PointsNoise::Learned).count();
+        let scales: usize = p.scales.iter().map(|s| 1 + s.groups.len()).sum();
+        self.center_unknowns() + p.lengthscales.len() + scales + learned
+    }
+
+    fn evaluate(&mut self, x: &[f64], gradient: &mut [f64]) -> Result<f64> {
+        self.set_unknowns(x)?;
+        length("gradient", self.dim(), gradient.len())?;
+        self.value_and_gradient(gradient)
+    }
+}
+
+/// L⁻ᵀB.
+fn solved(l: MatRef<'_, f64>, mut b: Mat<f64>) -> Mat<f64> {
+    solve_upper(l, b.as_mut());
+    b
+}
+
+/// ∂F/∂κ_ZZ.
+fn by_covariance(sums: &Sums, adjoint: &Adjoint, l: MatRef<'_, f64>) -> Mat<f64> {
+    let m = l.nrows();
+    let grids = sums.linear.nrows() - m;
+    let points = sums.linear.as_ref().subrows(grids, m);
+    let mut pi = Mat::zeros(m, m);
+    multiply(pi.as_mut(), false, adjoint.linear.as_ref(), points.transpose(), 1.0);
+    for (by_gram, gram) in adjoint.grams.iter().zip(&sums.grams) {
+        multiply(pi.as_mut(), true, by_gram.as_ref(), gram.as_ref().subcols(grids, m), 1.0);
+    }
+    // Π̂ + Π̂ᵀ is the lower triangle mirrored: a halved diagonal counts twice.
+    mirror(&mut pi);
+    solve_upper(l, pi.as_mut());
+    let mut pi = pi.transpose().to_owned();
+    solve_upper(l, pi.as_mut());
+    pi * faer::Scale(-0.5)
+}
+
+/// The noise to start from, and the scales of points and groups, for targets of the given mean square.
+pub(super) fn start_scales(table: &Table, signal: f64) -> Vec<Scales> {
+    let start = |t: &super::data::Target| {
+        let unit = t.mean_square();
+        let noise = match t.noise {
+            PointsNoise::Learned => unit * (1.0 - signal),
+            PointsNoise::Fixed(noise) => noise,
+        };
+        Scales { points: unit * signal, groups: vec![1.0; table.groups.len()], noise }
+    };
+    table.targets.iter().map(start).collect()
+}
+
+/// Priors that refuse nothing a search can reach.
+pub(super) fn check_priors(priors: &PointsPriors) -> Result<()> {
+    crate::error::positive("lengthscale_median", priors.lengthscale_median, 0)?;
+    crate::error::positive("lengthscale_sigma", priors.lengthscale_sigma, 0)?;
+    let both: [&Hyperprior; 2] = [&priors.scale, &priors.group_scale];
+    both.into_iter().try_for_each(Hyperprior::validate)
+}

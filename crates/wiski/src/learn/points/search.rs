@@ -1,0 +1,278 @@
+//! The search: a small start from several length-scales, k-means in the metric of the best, then steps on all rows.
+//!
+//! A small start (few centers, few rows) finds length-scales, scales and noise cheaply, but may settle on a poor choice
+//! of columns; so there are several, and the mean log density of rows that none of them saw decides. Centers by k-means
+//! in its metric are already so good that some 80 steps suffice. With no more distinct rows than centers the rows are
+//! the centers: the exact process and the grids, whose few hyperparameters are left to L-BFGS-B.
+
+use faer::Mat;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::data::{PointsRows, Table, Units};
+use super::fit::{Fit, Numerics, Parameters, check_priors, start_scales};
+use super::posterior::PointsPosterior;
+use super::radial::Radial;
+use super::{
+    LearnedPoints, PointsProgress, PointsRecord, PointsSearch, PointsStage, PointsStart, PointsTraining,
+    Precision, start,
+};
+use crate::error::{Error, Result, positive};
+use crate::learn::{Adam, Annealing, FnObjective, LbfgsB, Objective};
+
+/// Of the targets' mean square, what the points' function explains at the start.
+const SIGNAL: f64 = 0.8;
+/// Gains are measured over this many steps.
+const WINDOW: usize = 10;
+/// Below this many rows nothing can be held out.
+const FEWEST_ROWS: usize = 20;
+
+/// What a search has done so far.
+struct Log<'a> {
+    history: Vec<PointsRecord>,
+    flops: f64,
+    /// The flops of all stages if none ends early.
+    expected: f64,
+    report: &'a mut dyn FnMut(PointsProgress) -> bool,
+    stopped: bool,
+}
+
+impl Log<'_> {
+    /// Records an evaluation; false if the search is to stop.
+    fn record(&mut self, (stage, step, steps): (PointsStage, usize, usize), bound: f64, flops: f64) -> bool {
+        self.history.push(PointsRecord { stage, step, bound });
+        let fraction = ((self.flops + flops) / self.expected).clamp(0.0, 1.0);
+        self.stopped |= !(self.report)(PointsProgress { stage, step, steps, bound, fraction });
+        !self.stopped
+    }
+}
+
+impl PointsSearch {
+    /// Learns points on the rows. `report` is told of every step and may end the search by `false`; what was learned
+    /// until then is returned.
+    pub fn run(
+        &self,
+        rows: &PointsRows,
+        report: &mut dyn FnMut(PointsProgress) -> bool,
+    ) -> Result<LearnedPoints> {
+        self.validate()?;
+        let numerics = Numerics {
+            family: Radial::new(self.family)?,
+            jitter: self.jitter,
+            precision: self.precision,
+            threads: self.threads,
+            priors: self.priors,
+        };
+        let (table, units) = Table::new(rows)?;
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
+        let mut log = Log {
+            history: Vec::new(),
+            flops: 0.0,
+            expected: self.expected_flops(&table),
+            report,
+            stopped: false,
+        };
+        let (mut parameters, starts) = self.small_start(&table, &units, numerics, &mut rng, &mut log)?;
+        if !log.stopped {
+            let distinct = start::distinct_rows(&table);
+            let moving = distinct.len() > self.points;
+            parameters.centers = if moving {
+                start::centers(&table, &parameters.lengthscales, self.points, &mut rng)
+            } else {
+                Mat::from_fn(table.dim(), distinct.len(), |k, i| table.x[(k, distinct[i])])
+            };
+            // The exact process has few unknowns and often little noise: worth all digits.
+            let precision = if moving { self.precision } else { Precision::Double };
+            let mut fit = Fit::new(&table, Numerics { precision, ..numerics }, parameters, moving);
+            if moving {
+                self.climb(&mut fit, table.len(), PointsStage::Training, self.training, &mut log)?;
+            } else {
+                self.polish(&mut fit, table.len(), &mut log)?;
+            }
+            parameters = fit.parameters().clone();
+        }
+        let family = numerics.family;
+        let posterior =
+            PointsPosterior::of_table(family, units.clone(), self.jitter, &table, &parameters, self.threads)?;
+        Ok(self.learned(&parameters, &units, posterior.bound(), starts, log))
+    }
+
+    /// Refuses settings that make no sense.
+    pub fn validate(&self) -> Result<()> {
+        let refuse =
+            |field: &str, reason: &str| Err(Error::Config { field: field.into(), reason: reason.into() });
+        if self.points == 0 || self.start_points == 0 || self.start_rows == 0 {
+            return refuse("points", "at least one center and one row are needed");
+        }
+        if self.starts.is_empty() {
+            return refuse("starts", "there must be at least one");
+        }
+        Radial::new(self.family)?;
+        positive("jitter", self.jitter, 0)?;
+        for training in [&self.training, &self.start_training] {
+            positive("rate", training.rate, 0)?;
+            positive("end_rate", training.end_rate, 0)?;
+        }
+        check_priors(&self.priors)
+    }
+
+    /// The best of the small starts by held-out density.
+    fn small_start(
+        &self,
+        table: &Table,
+        units: &Units,
+        numerics: Numerics,
+        rng: &mut Xoshiro256PlusPlus,
+        log: &mut Log,
+    ) -> Result<(Parameters, Vec<(PointsStart, f64)>)> {
+        let n = table.len();
+        let mut order: Vec<usize> = (0..n).collect();
+        order.shuffle(rng);
+        let held = if n < FEWEST_ROWS { 0 } else { self.held_out_rows.min(n / 4) };
+        let (held, rest) = order.split_at(held);
+        let held = table.select(held);
+        let small = table.select(&rest[..rest.len().min(self.start_rows)]);
+        let mut best: Option<(f64, Parameters)> = None;
+        let mut scores = Vec::new();
+        // Without rows to compare on, the first start is taken.
+        let count = if held.len() > 0 { self.starts.len() } else { 1 };
+        for &start in &self.starts[..count] {
+            let lengthscales = start::lengthscales(start, &small);
+            let centers = start::centers(&small, &lengthscales, self.start_points.min(self.points), rng);
+            let parameters = Parameters { centers, lengthscales, scales: start_scales(&small, SIGNAL) };
+            let mut fit = Fit::new(&small, numerics, parameters, true);
+            self.climb(&mut fit, small.len(), PointsStage::Start(start), self.start_training, log)?;
+            let parameters = fit.parameters().clone();
+            let score = if held.len() > 0 {
+                let (family, jitter) = (numerics.family, self.jitter);
+                PointsPosterior::of_table(family, units.clone(), jitter, &small, &parameters, self.threads)?
+                    .mean_density(&held)
+            } else {
+                0.0
+            };
+            scores.push((start, score));
+            if best.as_ref().is_none_or(|(top, _)| score > *top) {
+                best = Some((score, parameters));
+            }
+            if log.stopped {
+                break;
+            }
+        }
+        match best {
+            Some((_, parameters)) => Ok((parameters, scores)),
+            None => Err(Error::WarmUp { reason: "no start of inducing points could be tried".into() }),
+        }
+    }
+
+    /// Adam on all rows; ends at the best point seen.
+    fn climb(
+        &self,
+        fit: &mut Fit,
+        rows: usize,
+        stage: PointsStage,
+        training: PointsTraining,
+        log: &mut Log,
+    ) -> Result<()> {
+        let PointsTraining { steps, rate, end_rate } = training;
+        let bounds = fit.bounds()?;
+        let mut x = fit.unknowns();
+        let mut gradient = vec![0.0; x.len()];
+        let mut adam = Adam::new(x.len(), rate)?
+            .with_annealing(Annealing { end: end_rate.min(rate), steps: steps.max(1) })?;
+        let mut best: Option<(f64, Vec<f64>)> = None;
+        let mut tops = Vec::new();
+        for step in 0..=steps {
+            let value = match fit.evaluate(&x, &mut gradient) {
+                Ok(value) if value.is_finite() && gradient.iter().all(|g| g.is_finite()) => value,
+                // A step too far: the best point before it is the end.
+                Ok(_) | Err(_) if best.is_some() => break,
+                Ok(value) => return Err(Error::NotFinite { field: "bound".into(), value, row: 0 }),
+                Err(error) => return Err(error),
+            };
+            if best.as_ref().is_none_or(|(top, _)| value < *top) {
+                best = Some((value, x.clone()));
+            }
+            if !log.record((stage, step, steps), fit.bound / rows as f64, fit.flops) || step == steps {
+                break;
+            }
+            // Large first steps may lose for a while, so only the second half is judged.
+            tops.push(best.as_ref().map_or(value, |(top, _)| *top));
+            let gain = |w: usize| tops[tops.len() - 1 - w] - tops[tops.len() - 1];
+            if step > steps / 2 + WINDOW && gain(WINDOW) < self.least_gain * (WINDOW * rows) as f64 {
+                break;
+            }
+            adam.step(&mut x, &gradient)?;
+            bounds.project(&mut x);
+        }
+        log.flops += fit.flops;
+        match best {
+            Some((_, x)) => fit.set_unknowns(&x),
+            None => Ok(()),
+        }
+    }
+
+    /// L-BFGS-B on length-scales, scales and noise.
+    fn polish(&self, fit: &mut Fit, rows: usize, log: &mut Log) -> Result<()> {
+        let (start, bounds) = (fit.unknowns(), fit.bounds()?);
+        let steps = self.training.steps;
+        let (mut step, mut best) = (0, (f64::INFINITY, start.clone()));
+        let solver =
+            LbfgsB { max_evaluations: steps.max(1), max_iterations: steps.max(1), ..LbfgsB::default() };
+        let mut objective = FnObjective::new(start.len(), |x: &[f64], g: &mut [f64]| {
+            if log.stopped {
+                return Err(Error::Unsupported { operation: "search", reason: "it was told to stop" });
+            }
+            let value = fit.evaluate(x, g)?;
+            if value < best.0 {
+                best = (value, x.to_vec());
+            }
+            log.record((PointsStage::Training, step, steps), fit.bound / rows as f64, fit.flops);
+            step += 1;
+            Ok(value)
+        });
+        solver.minimize(&mut objective, &start, &bounds)?;
+        log.flops += fit.flops;
+        fit.set_unknowns(&best.1)
+    }
+
+    /// Roughly what all stages would take if none ended early.
+    fn expected_flops(&self, table: &Table) -> f64 {
+        let one = |rows: usize, points: usize| {
+            let (n, m) = (rows as f64, points.min(rows) as f64);
+            let p = m + table.grids.nrows() as f64;
+            n * (m * m + p * p + 2.0 * p * m) + 5.0 * p.powi(3)
+        };
+        let n = table.len();
+        let small = one(self.start_rows.min(n), self.start_points.min(self.points));
+        let starts = (self.starts.len() * (self.start_training.steps + 1)) as f64;
+        starts * small + (self.training.steps + 1) as f64 * one(n, self.points)
+    }
+
+    fn learned(
+        &self,
+        parameters: &Parameters,
+        units: &Units,
+        bound: f64,
+        starts: Vec<(PointsStart, f64)>,
+        log: Log,
+    ) -> LearnedPoints {
+        let Parameters { centers, lengthscales, scales } = parameters;
+        let d = lengthscales.len();
+        let coordinate = |i: usize, k: usize| centers[(k, i)] * units.unit[k] + units.center[k];
+        LearnedPoints {
+            family: self.family,
+            centers: (0..centers.ncols() * d).map(|at| coordinate(at / d, at % d)).collect(),
+            lengthscales: lengthscales.iter().zip(&units.unit).map(|(l, u)| l * u).collect(),
+            scales: scales.iter().map(|s| s.points).collect(),
+            noises: scales.iter().map(|s| s.noise).collect(),
+            group_scales: scales.iter().map(|s| s.groups.clone()).collect(),
+            jitter: self.jitter,
+            bound,
+            starts,
+            history: log.history,
+            flops: log.flops,
+            finished: !log.stopped,
+        }
+    }
+}

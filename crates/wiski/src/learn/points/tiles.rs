@@ -1,0 +1,279 @@
+//! Rows in tiles: from centers and length-scales to sums, and from derivatives in the sums back.
+//!
+//! With the weights h_i and patterns ω of `patterns`, features φ_i = [grid features; L⁻¹κ_Z(x_i)], scales left out:
+//!
+//! ```text
+//! forward    G_k = Σ_{i∈k} h_i φ_i φ_iᵀ     b_c = Σ_i h_i ω_ic y_ic φ_i
+//! backward   κ̄_i = B_kᵀφ_i + Σ_c ω_ic y_ic v_c     E = κ̄ ∘ ∂κ/∂r²
+//!            ∂F/∂z = 2 (e z' − E X')/ℓ       ∂F/∂log ℓ = −2 [ ē x'² − 2 z'∘(E X') + e z'² ]
+//! ```
+//!
+//! (x' = x/ℓ; e and ē are the sums of E over rows and over centers; κ̄, B and v are weighted by √h as φ is.)
+//! Features and slopes stay in their tile between the two passes, so that no kernel is computed twice.
+//! n (M²/2 + p²/2 + M D) multiply-adds forward, n (p M + M D) backward.
+
+use faer::prelude::{Reborrow, ReborrowMut};
+use faer::{Mat, MatRef};
+use std::ops::Range;
+
+use super::algebra::{Real, gram_of_columns, mirror, multiply, rounded, solve_lower};
+use super::data::Table;
+use super::patterns::Patterns;
+use super::radial::{Radial, squared_distances, squared_norms};
+
+/// Rows of a tile: enough for fast products, few enough for a tile of kernel values to stay in the caches.
+const TILE: usize = 256;
+
+/// Some rows of one pattern, each weighted by √h.
+struct Tile<T: Real> {
+    pattern: usize,
+    root_weight: Vec<f64>,
+    /// x, and x/ℓ of the last forward pass.
+    x: Mat<f64>,
+    scaled: Mat<f64>,
+    norms: Vec<f64>,
+    /// √h φ, the grid features first.
+    features: Mat<T>,
+    /// −√h ∂κ/∂r².
+    slope: Mat<T>,
+    /// √h ω_c y_c.
+    targets: Mat<T>,
+}
+
+/// All rows, and the sums that do not depend on any parameter.
+pub(super) struct Tiles<T: Real> {
+    family: Radial,
+    all: Vec<Tile<T>>,
+    grids: usize,
+    points: usize,
+    outputs: usize,
+    patterns: usize,
+    rows: usize,
+    threads: usize,
+}
+
+/// Centers as columns in units of the length-scales, and the factor of κ(Z, Z).
+pub(super) struct Centers<'a> {
+    pub(super) z: MatRef<'a, f64>,
+    pub(super) inverse_lengthscales: &'a [f64],
+    pub(super) l: MatRef<'a, f64>,
+}
+
+/// What the rows say, scales left out.
+#[derive(Debug, Clone)]
+pub(super) struct Sums {
+    /// G_k, both triangles.
+    pub(super) grams: Vec<Mat<f64>>,
+    /// b_c as columns.
+    pub(super) linear: Mat<f64>,
+}
+
+/// E X' (M×D), the sums of E over rows (M), and Σ_i ē_i x'² (D).
+#[derive(Debug, Clone)]
+pub(super) struct Pull {
+    pub(super) moments: Mat<f64>,
+    pub(super) by_center: Vec<f64>,
+    pub(super) squares: Vec<f64>,
+}
+
+impl<T: Real> Tiles<T> {
+    pub(super) fn new(
+        family: Radial,
+        table: &Table,
+        patterns: &Patterns,
+        points: usize,
+        threads: usize,
+    ) -> Self {
+        let (p, outputs) = (table.grids.nrows(), table.targets.len());
+        let mut tiles = Vec::new();
+        for (k, rows) in patterns.rows.iter().enumerate() {
+            for rows in rows.chunks(TILE) {
+                let root: Vec<f64> = rows.iter().map(|r| r.weight.sqrt()).collect();
+                let index = |j: usize| rows[j].row;
+                let t = rows.len();
+                let features = Mat::from_fn(p + points, t, |a, j| {
+                    T::of(if a < p { root[j] * table.grids[(a, index(j))] } else { 0.0 })
+                });
+                let targets = Mat::from_fn(outputs, t, |c, j| {
+                    T::of(root[j] * patterns.weights[k][c] * table.targets[c].y[index(j)])
+                });
+                tiles.push(Tile {
+                    pattern: k,
+                    x: Mat::from_fn(table.dim(), t, |d, j| table.x[(d, index(j))]),
+                    scaled: Mat::zeros(table.dim(), t),
+                    norms: Vec::new(),
+                    features,
+                    slope: Mat::zeros(points, t),
+                    targets,
+                    root_weight: root,
+                });
+            }
+        }
+        let (patterns, rows) = (patterns.rows.len(), patterns.rows.iter().map(Vec::len).sum());
+        Self { family, all: tiles, grids: p, points, outputs, patterns, rows, threads: threads.max(1) }
+    }
+
+    /// The multiply-adds of both passes, twice.
+    pub(super) fn flops(&self, backward: bool) -> f64 {
+        let dim = self.all.first().map_or(0, |t| t.x.nrows()) as f64;
+        let (n, m, p) = (self.rows as f64, self.points as f64, (self.grids + self.points) as f64);
+        let forward = n * (0.5 * m * m + 0.5 * p * p + m * dim);
+        2.0 * (forward + if backward { n * (p * m + m * dim) } else { 0.0 })
+    }
+
+    /// Fills the tiles' features and adds up what they say.
+    pub(super) fn forward(&mut self, centers: &Centers) -> Sums {
+        let (p, outputs, patterns) = (self.grids + self.points, self.outputs, self.patterns);
+        let (family, grids) = (self.family, self.grids);
+        let l: Mat<T> = rounded(centers.l);
+        let norms = squared_norms(centers.z);
+        let parts = self.in_threads(|tiles| {
+            let mut grams: Vec<Option<Mat<f64>>> = vec![None; patterns];
+            let mut linear = Mat::<f64>::zeros(p, outputs);
+            let (mut part, mut r2) = (Mat::<T>::zeros(p, p), Mat::zeros(norms.len(), TILE));
+            for tile in tiles {
+                tile.forward(family, grids, centers, &norms, l.as_ref(), &mut r2);
+                gram_of_columns(part.as_mut(), tile.features.as_ref());
+                let gram = grams[tile.pattern].get_or_insert_with(|| Mat::zeros(p, p));
+                add_lower(gram, &part);
+                let mut b = Mat::<T>::zeros(p, outputs);
+                multiply(b.as_mut(), false, tile.features.as_ref(), tile.targets.transpose(), 1.0);
+                for c in 0..outputs {
+                    linear
+                        .col_as_slice_mut(c)
+                        .iter_mut()
+                        .zip(b.col_as_slice(c))
+                        .for_each(|(s, v)| *s += v.wide());
+                }
+            }
+            (grams, linear)
+        });
+        let mut sums = Sums { grams: Vec::new(), linear: Mat::zeros(p, outputs) };
+        let mut totals: Vec<Option<Mat<f64>>> = vec![None; patterns];
+        for (grams, linear) in parts {
+            sums.linear += linear;
+            for (total, gram) in totals.iter_mut().zip(grams) {
+                match (total.as_mut(), gram) {
+                    (Some(total), Some(gram)) => *total += gram,
+                    (None, gram) => *total = gram,
+                    (Some(_), None) => {}
+                }
+            }
+        }
+        sums.grams = totals.into_iter().map(|g| g.unwrap_or_else(|| Mat::zeros(p, p))).collect();
+        sums.grams.iter_mut().for_each(mirror);
+        sums
+    }
+
+    /// From B_kᵀ (M×p each) and v_c (columns) back to the kernel's arguments, after a forward pass.
+    pub(super) fn backward(&mut self, by_gram: &[Mat<f64>], by_linear: MatRef<'_, f64>) -> Pull {
+        let by_gram: Vec<Mat<T>> = by_gram.iter().map(|b| rounded(b.as_ref())).collect();
+        let by_linear: Mat<T> = rounded(by_linear);
+        let m = self.points;
+        let dim = self.all.first().map_or(0, |t| t.x.nrows());
+        let empty = || Pull { moments: Mat::zeros(m, dim), by_center: vec![0.0; m], squares: vec![0.0; dim] };
+        let parts = self.in_threads(|tiles| {
+            let mut pull = empty();
+            let (mut by_k, mut e) = (Mat::<T>::zeros(m, TILE), Mat::zeros(m, TILE));
+            for tile in tiles {
+                let b = by_gram[tile.pattern].as_ref();
+                tile.backward((b, by_linear.as_ref()), &mut by_k, &mut e, &mut pull);
+            }
+            pull
+        });
+        let mut total = empty();
+        for part in parts {
+            total.moments += part.moments;
+            total.by_center.iter_mut().zip(part.by_center).for_each(|(t, v)| *t += v);
+            total.squares.iter_mut().zip(part.squares).for_each(|(t, v)| *t += v);
+        }
+        total
+    }
+
+    /// Runs `work` on as many contiguous parts of the tiles as there are threads; results in their order, so that
+    /// sums are the same for a given number of threads.
+    fn in_threads<R: Send>(&mut self, work: impl Fn(&mut [Tile<T>]) -> R + Sync) -> Vec<R> {
+        let ranges = parts(self.all.len(), self.threads);
+        if ranges.len() < 2 {
+            return vec![work(&mut self.all)];
+        }
+        std::thread::scope(|scope| {
+            let mut rest = self.all.as_mut_slice();
+            let mut handles = Vec::new();
+            let work = &work;
+            for range in ranges {
+                let (mine, others) = std::mem::take(&mut rest).split_at_mut(range.len());
+                rest = others;
+                handles.push(scope.spawn(move || work(mine)));
+            }
+            let join = |handle: std::thread::ScopedJoinHandle<'_, R>| {
+                handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            handles.into_iter().map(join).collect()
+        })
+    }
+}
+
+impl<T: Real> Tile<T> {
+    fn forward(
+        &mut self,
+        family: Radial,
+        grids: usize,
+        centers: &Centers,
+        z_norms: &[f64],
+        l: MatRef<'_, T>,
+        r2: &mut Mat<f64>,
+    ) {
+        let (t, m) = (self.x.ncols(), z_norms.len());
+        for j in 0..t {
+            let columns = self.scaled.col_as_slice_mut(j).iter_mut().zip(self.x.col_as_slice(j));
+            columns.zip(centers.inverse_lengthscales).for_each(|((s, x), inverse)| *s = x * inverse);
+        }
+        self.norms = squared_norms(self.scaled.as_ref());
+        let mut r2 = r2.as_mut().subcols_mut(0, t);
+        squared_distances((centers.z, z_norms), (self.scaled.as_ref(), &self.norms), r2.rb_mut());
+        let mut k = self.features.as_mut().subrows_mut(grids, m);
+        family.values(r2.rb(), &self.root_weight, k.rb_mut(), self.slope.as_mut());
+        solve_lower(l, k);
+    }
+
+    fn backward(
+        &self,
+        (by_gram, by_linear): (MatRef<'_, T>, MatRef<'_, T>),
+        by_k: &mut Mat<T>,
+        e: &mut Mat<f64>,
+        pull: &mut Pull,
+    ) {
+        let t = self.x.ncols();
+        let mut by_k = by_k.as_mut().subcols_mut(0, t);
+        multiply(by_k.rb_mut(), false, by_gram, self.features.as_ref(), 1.0);
+        multiply(by_k.rb_mut(), true, by_linear, self.targets.as_ref(), 1.0);
+        for j in 0..t {
+            let by_k = by_k.rb().col(j);
+            let mut over_centers = 0.0;
+            let column = e.col_as_slice_mut(j);
+            for (i, (e, slope)) in column.iter_mut().zip(self.slope.col_as_slice(j)).enumerate() {
+                *e = -by_k[i].wide() * slope.wide();
+                over_centers += *e;
+                pull.by_center[i] += *e;
+            }
+            for (sum, x) in pull.squares.iter_mut().zip(self.scaled.col_as_slice(j)) {
+                *sum += over_centers * x * x;
+            }
+        }
+        multiply(pull.moments.as_mut(), true, e.as_ref().subcols(0, t), self.scaled.transpose(), 1.0);
+    }
+}
+
+fn add_lower<T: Real>(total: &mut Mat<f64>, part: &Mat<T>) {
+    for j in 0..total.ncols() {
+        let from = &part.col_as_slice(j)[j..];
+        total.col_as_slice_mut(j)[j..].iter_mut().zip(from).for_each(|(t, v)| *t += v.wide());
+    }
+}
+
+/// Contiguous parts of nearly equal length, none empty.
+fn parts(count: usize, parts: usize) -> Vec<Range<usize>> {
+    let parts = parts.min(count).max(1);
+    (0..parts).map(|i| i * count / parts..(i + 1) * count / parts).collect()
+}
