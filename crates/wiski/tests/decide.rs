@@ -502,6 +502,7 @@ fn many_dimensions_are_searched_better_than_at_random() {
         for _ in 0..trials {
             let x = optimizer.ask(1).unwrap().remove(0);
             optimizer.tell(&x, f(&x)).unwrap();
+            assert_eq!(optimizer.take_failure(), None);
         }
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(19);
         let mut random = |_: i32| f(&(0..dim).map(|_| rng.random::<f64>()).collect::<Vec<f64>>());

@@ -365,7 +365,7 @@ fn classes_share_centers() {
     let likelihood = Dirichlet::new(3);
     let label = |class: usize, c: usize| likelihood.target(class == c);
     let of = |classes: &[usize], c: usize| -> (Vec<f64>, Vec<f64>) {
-        classes.iter().map(|&k| (label(k, c).target, label(k, c).noise)).unzip()
+        classes.iter().map(|&k| (label(k, c).value, label(k, c).noise)).unzip()
     };
     let own: Vec<_> = (0..3).map(|c| of(&classes, c)).collect();
     let outputs: Vec<PointsOutput> = own.iter().map(as_class).collect();
