@@ -7,9 +7,13 @@
 //! | periodic, period P | 2·frac(x/P) − 1 ∈ [−1, 1) | g points on the circle |
 //! | categorical, L levels | the level 0 … L−1 itself | one point for each level |
 //!
+//! Inducing points read the same columns in another form: numeric ones as they are, periodic ones as cosine and sine,
+//! categorical ones as one coordinate for each level.
+//!
 //! A row costs what the directions cost, O(kD), and nothing is learned about the other kinds here: what a level
 //! or an hour means is learned by the process on the grid.
 
+use std::f64::consts::PI;
 use std::mem::take;
 
 use serde::{Deserialize, Serialize};
@@ -88,6 +92,59 @@ pub enum Source {
     Direction,
     /// A periodic or categorical column.
     Column(usize),
+    /// A numeric column as it is.
+    Scaled(usize),
+    /// cos(2π x/P) of a periodic column.
+    Cosine(usize),
+    /// sin(2π x/P) of a periodic column.
+    Sine(usize),
+    /// Whether a categorical column has a level: 1 or 0.
+    Level(usize, usize),
+}
+
+impl Source {
+    /// The column, of those that read one.
+    pub(crate) fn column(self) -> Option<usize> {
+        match self {
+            Self::Direction => None,
+            Self::Column(c) | Self::Scaled(c) | Self::Cosine(c) | Self::Sine(c) | Self::Level(c, _) => {
+                Some(c)
+            }
+        }
+    }
+
+    /// Whether the source can read such a column.
+    fn fits(self, column: Column) -> bool {
+        match self {
+            Self::Direction => true,
+            Self::Column(_) => column != Column::Numeric,
+            Self::Scaled(_) => column == Column::Numeric,
+            Self::Cosine(_) | Self::Sine(_) => matches!(column, Column::Periodic { .. }),
+            Self::Level(_, level) => matches!(column, Column::Categorical { levels, .. } if level < levels),
+        }
+    }
+
+    /// The coordinate of a column's value.
+    fn coordinate(self, column: Column, c: usize, value: f64) -> Result<f64> {
+        Ok(match self {
+            Self::Cosine(_) => (PI * column.coordinate(c, value)?).cos(),
+            Self::Sine(_) => (PI * column.coordinate(c, value)?).sin(),
+            Self::Level(_, level) => f64::from(u8::from(column.coordinate(c, value)? == level as f64)),
+            Self::Direction | Self::Column(_) | Self::Scaled(_) => column.coordinate(c, value)?,
+        })
+    }
+
+    /// The derivative of the coordinate in the value.
+    fn slope(self, column: Column, value: f64) -> f64 {
+        let turn = PI * value * column.slope();
+        match self {
+            // The coordinate is 2·frac(x/P) − 1: half a turn ahead.
+            Self::Cosine(_) => PI * column.slope() * turn.sin(),
+            Self::Sine(_) => -PI * column.slope() * turn.cos(),
+            Self::Level(..) => 0.0,
+            Self::Direction | Self::Column(_) | Self::Scaled(_) => column.slope(),
+        }
+    }
 }
 
 /// Directions through the numeric columns, and other columns as they are, in the order of the sources.
@@ -127,10 +184,10 @@ impl Mixed {
             ));
         }
         for source in &sources {
-            if let Source::Column(c) = *source
-                && (c >= columns.len() || columns[c] == Column::Numeric)
+            if let Some(c) = source.column()
+                && columns.get(c).is_none_or(|&column| !source.fits(column))
             {
-                return refuse(format!("column {c} is no periodic or categorical column"));
+                return refuse(format!("{source:?} does not suit column {c}"));
             }
         }
         if sources.is_empty() {
@@ -212,6 +269,8 @@ impl Mixed {
         } else {
             tape.values.clear();
         }
+        tape.row.clear();
+        tape.row.extend_from_slice(x);
         let mut next = self.linear.as_ref().map_or(0, Linear::output_dim);
         for (place, source) in self.sources.iter().enumerate().rev() {
             // From the back: a direction never moves to a place before the one it comes from.
@@ -220,7 +279,11 @@ impl Mixed {
                     next -= 1;
                     h[next]
                 }
-                Source::Column(c) => self.columns[c].coordinate(c, x[c])?,
+                Source::Column(c)
+                | Source::Scaled(c)
+                | Source::Cosine(c)
+                | Source::Sine(c)
+                | Source::Level(c, _) => source.coordinate(self.columns[c], c, x[c])?,
             };
         }
         Ok(())
@@ -237,8 +300,8 @@ impl Mixed {
         if let Some(dx) = dx.as_deref_mut() {
             dx.fill(0.0);
             for (source, &d) in self.sources.iter().zip(dh) {
-                if let Source::Column(c) = *source {
-                    dx[c] += d * self.columns[c].slope();
+                if let Some(c) = source.column() {
+                    dx[c] += d * source.slope(self.columns[c], tape.row[c]);
                 }
             }
         }
@@ -253,7 +316,7 @@ impl Mixed {
         let wanted = dx.is_some();
         linear.backward(work, tape, d_directions, dphi, if wanted { Some(&mut *d_numeric) } else { None });
         if let Some(dx) = dx {
-            self.numeric.iter().zip(d_numeric).for_each(|(&c, &mut d)| dx[c] = d);
+            self.numeric.iter().zip(d_numeric).for_each(|(&c, &mut d)| dx[c] += d);
         }
         tape.deltas = own;
     }

@@ -295,7 +295,7 @@ impl Mlp {
         dphi: &mut [f64],
         dx: Option<&mut [f64]>,
     ) {
-        let Tape { values, deltas } = tape;
+        let Tape { values, deltas, .. } = tape;
         let (layers, rest) = values.split_at(self.widths.iter().sum());
         let (z, h) = rest.split_at(self.outputs);
         let (mut end, mut at) = (layers.len(), self.head_start());

@@ -13,6 +13,8 @@ pub struct Tape {
     pub(super) values: Vec<f64>,
     /// Gradients on their way back: two vectors as long as the widest hidden layer.
     pub(super) deltas: Vec<f64>,
+    /// The row, where derivatives of columns of their own need it.
+    pub(super) row: Vec<f64>,
 }
 
 impl Tape {

@@ -118,6 +118,11 @@ impl HyperSpace {
         self
     }
 
+    /// Whether the noise variance is learned.
+    pub(crate) fn learns_noise(&self) -> bool {
+        self.learn_noise
+    }
+
     /// Puts a prior on every hyperparameter whose name contains `name`.
     pub fn with_prior(mut self, name: &str, prior: Hyperprior) -> Result<Self> {
         prior.validate()?;

@@ -36,6 +36,8 @@ pub enum Start {
     Axes,
     /// As [`Start::Axes`], and blocks for pairs of columns that interact.
     Interactions,
+    /// A sum of grids with inducing points beside it.
+    Points,
 }
 
 /// A projection problem: what the candidates have in common.
@@ -99,7 +101,7 @@ impl ProjectionSearch {
                 start::random(self.outputs, d, &mut Xoshiro256PlusPlus::seed_from_u64(self.seed))?
             }
             Start::Principal => start::principal(&Moments::from_rows(&rows.x, d)?, self.outputs)?,
-            Start::Supervised | Start::Best | Start::Axes | Start::Interactions => {
+            Start::Supervised | Start::Best | Start::Axes | Start::Interactions | Start::Points => {
                 start::supervised(&rows.x, d, &rows.y, self.outputs, &start::PENALTIES)?
             }
         };

@@ -311,6 +311,24 @@ impl WarmUp {
         Ok((residuals, posterior.rank()))
     }
 
+    /// The features of the rows in the coordinates of the prior, where their weights are N(0, I), row after row, and the
+    /// number of those of each block.
+    pub(super) fn whitened_features(&mut self) -> Result<(Vec<f64>, Vec<usize>)> {
+        let stats = self.stats()?;
+        self.known = Some(stats);
+        let prior = Prior::new(&self.lattice, &self.hyper.kernels, self.tolerance)?;
+        let (p, mut scratch) = (prior.rank(), vec![0.0; prior.scratch_len()]);
+        let mut features = vec![0.0; self.rows.len() * p];
+        let mut weights = Vec::new();
+        for (h, phi) in self.h.chunks_exact(self.map.output_dim()).zip(features.chunks_exact_mut(p)) {
+            self.lattice.locate(h, 0, &mut weights)?;
+            prior.features(&weights, phi, &mut scratch);
+        }
+        let mut groups = vec![0; self.lattice.blocks()];
+        prior.components().iter().for_each(|c| groups[c.block] += c.range().len());
+        Ok((features, groups))
+    }
+
     /// The share of each block in the variance that the posterior mean explains.
     pub(super) fn shares(&mut self) -> Result<Vec<f64>> {
         let (stats, posterior) = self.posterior()?;

@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+use super::defaults::Targets;
 use super::encoder::{Encoder, FixedEncoder};
 use super::labels::{Classes, Labels, Unseen};
 use super::learner::{Learner, RowTargets};
@@ -278,7 +279,7 @@ impl OnlineClassifier {
     /// A classifier of rows with `input_dim` columns.
     pub fn new(input_dim: usize, classes: Classes, settings: Settings) -> Result<Self> {
         let task = Classification::new(Labels::new(classes)?);
-        let settings = settings.resolved(input_dim)?;
+        let settings = settings.resolved(input_dim, Targets::Classes)?;
         check_features(&settings, task.count())?;
         Ok(Self { online: Online::new(input_dim, task, settings)?, metrics: PrequentialClasses::default() })
     }
@@ -462,6 +463,12 @@ impl OnlineClassifier {
     /// Ends the warm-up with the rows seen so far: chooses the scaling, fits the hyperparameters of each class.
     pub fn finish_warm_up(&mut self) -> Result<()> {
         self.online.finish_warm_up()
+    }
+
+    /// Ends a stream: learns features anew from the rows that are still in memory, if there are more of them than at the
+    /// last search. Further rows can be learned as before.
+    pub fn finish_search(&mut self) -> Result<()> {
+        self.online.finish_search()
     }
 
     /// Whether features may still be learned anew from rows in memory.

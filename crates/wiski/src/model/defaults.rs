@@ -2,7 +2,7 @@
 //!
 //! | choice | default |
 //! | --- | --- |
-//! | features | the columns themselves for one or two numeric inputs (three with 1,000 warm-up rows or more); otherwise a sum of small grids |
+//! | features | the columns themselves for one or two numeric inputs (three with 1,000 warm-up rows or more); otherwise a sum of small grids, for numbers with 512 inducing points beside it where held-out rows are likelier with them |
 //! | grid points on an axis | 32, 16, 10, 7 for grids of one to four axes; 32 for the lines of a sum |
 //! | warm-up | 50 rows for one grid of columns; 15 rows a column otherwise (at most 960 for a sum of grids), at least 200 (300 for a sum of grids) |
 //! | kernel | RBF with a length-scale for each axis |
@@ -26,6 +26,16 @@ pub(super) const MOST_COLUMNS: usize = 64;
 /// Rows in memory hold at most so many numbers: 256 MB.
 const MOST_NUMBERS: usize = 1 << 25;
 
+/// Inducing points beside a sum of grids.
+const INDUCING: usize = 512;
+
+/// What is predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Targets {
+    Numbers,
+    Classes,
+}
+
 /// Grid points on an axis, by the number of axes.
 const POINTS: [usize; MAX_DIM] = [32, 16, 10, 7];
 
@@ -42,10 +52,12 @@ const ADDITIVE_TOLERANCE: f64 = 1e-6;
 
 impl Settings {
     /// These settings with everything decided that is left to the model, for rows of D columns.
-    pub(crate) fn resolved(mut self, input_dim: usize) -> Result<Self> {
+    pub(crate) fn resolved(mut self, input_dim: usize, targets: Targets) -> Result<Self> {
         if self.features == Features::Auto {
             self.features = if self.is_one_grid(input_dim) {
                 Features::Identity
+            } else if targets == Targets::Numbers {
+                Features::Points { count: INDUCING }
             } else {
                 Features::Additive { directions: None }
             };
@@ -99,9 +111,14 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether the model is a sum of grids.
+    /// Whether the model is a sum of grids, with or without inducing points.
     pub(crate) fn is_additive(&self) -> bool {
-        matches!(self.features, Features::Additive { .. } | Features::Auto)
+        matches!(self.features, Features::Additive { .. } | Features::Points { .. } | Features::Auto)
+    }
+
+    /// The inducing points that may stand beside a sum of grids.
+    pub(crate) fn inducing(&self) -> usize {
+        if let Features::Points { count } = self.features { count } else { 0 }
     }
 
     /// Whether features are learned anew from rows in memory. Rows that fade cannot be learned anew with their old
@@ -125,7 +142,7 @@ impl Settings {
     pub fn axes(&self, input_dim: usize) -> usize {
         match self.features {
             Features::Auto if self.is_one_grid(input_dim) => input_dim,
-            Features::Auto | Features::Additive { .. } => 1,
+            Features::Auto | Features::Additive { .. } | Features::Points { .. } => 1,
             Features::Identity => input_dim,
             Features::Project { outputs } | Features::Mlp { outputs, .. } => outputs,
         }
@@ -135,7 +152,9 @@ impl Settings {
     pub(crate) fn warm_up_rows(&self, input_dim: usize) -> usize {
         let automatic = match self.features {
             Features::Identity => 50,
-            Features::Additive { .. } => (15 * input_dim.min(MOST_COLUMNS)).max(300),
+            Features::Additive { .. } | Features::Points { .. } => {
+                (15 * input_dim.min(MOST_COLUMNS)).max(300)
+            }
             _ => (15 * input_dim).max(200),
         };
         self.warm_up.unwrap_or(automatic).max(2)

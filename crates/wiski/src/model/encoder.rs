@@ -334,9 +334,9 @@ impl Encoder {
                 let kinds = map.columns();
                 let numeric: Vec<usize> = (0..dim).filter(|&c| kinds[c] == Column::Numeric).collect();
                 let mut directions = map.linear().map_or(Vec::new(), |l| rows(l, &numeric)).into_iter();
-                let one = |source: &Source| match source {
-                    Source::Direction => directions.next().unwrap_or(Reads::Hidden),
-                    Source::Column(c) => Reads::Column(*c),
+                let one = |source: &Source| match source.column() {
+                    None => directions.next().unwrap_or(Reads::Hidden),
+                    Some(c) => Reads::Column(c),
                 };
                 map.sources().iter().map(one).collect()
             }

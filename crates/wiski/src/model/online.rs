@@ -71,6 +71,9 @@ pub(crate) struct Online<T: Task> {
     pub(crate) task: T,
     pub(crate) memory: Memory,
     pub(crate) learner: Option<Box<Learner>>,
+    /// The number of rows in memory when features were last learned from them.
+    #[serde(default)]
+    searched_at: usize,
     /// What the processes predicted for the last row before they learned it; nothing in the warm-up.
     #[serde(skip)]
     said: Vec<Prediction>,
@@ -88,6 +91,7 @@ impl<T: Task> Clone for Online<T> {
             task: self.task.clone(),
             memory: self.memory.clone(),
             learner: self.learner.clone(),
+            searched_at: self.searched_at,
             said: self.said.clone(),
             failure: self.failure.clone(),
             published: self.published.clone(),
@@ -109,7 +113,7 @@ impl<T: Task> Online<T> {
         learner: Option<Box<Learner>>,
     ) -> Self {
         let (said, published) = (Vec::new(), Published::default());
-        Self { settings, input_dim, task, memory, learner, said, failure: None, published }
+        Self { settings, input_dim, task, memory, learner, searched_at: 0, said, failure: None, published }
     }
 
     /// Rejects parts that do not fit together; publishes.
@@ -236,6 +240,7 @@ impl<T: Task> Online<T> {
 
     /// Learns scales, features and hyperparameters from the rows in memory.
     fn search(&mut self) -> Result<()> {
+        self.searched_at = self.memory.len();
         let mut task = self.task.clone();
         let learner = task.start(&self.memory, &self.settings, self.input_dim)?;
         let refits = self.learner.as_ref().map_or(0, |before| before.refits() + 1);
@@ -253,14 +258,23 @@ impl<T: Task> Online<T> {
             self.failure = self.refit_with(&optimizer).err().or(self.failure.take());
         }
         let (rows, memory) = (self.memory.len(), self.settings.memory_rows(self.input_dim));
-        let is_early = rows == memory / 4 && 2 * rows >= 3 * self.settings.warm_up_rows(self.input_dim);
-        if rows > 0 && (is_early || rows >= memory) {
+        // The work of all searches is then at most twice that of the last.
+        if rows > 0 && (rows >= 2 * self.searched_at.max(1) || rows >= memory) {
             // Should the search fail, features stay as they are.
             self.failure = self.search().err().or(self.failure.take());
             if rows >= memory {
                 self.memory = Memory::default();
             }
         }
+    }
+
+    /// Learns features anew from the rows in memory, if there are more than at the last search: where a stream ends
+    /// before its memory is full.
+    pub(crate) fn finish_search(&mut self) -> Result<()> {
+        if self.learner.is_none() {
+            return self.finish_warm_up();
+        }
+        if self.memory.len() > self.searched_at { self.search() } else { Ok(()) }
     }
 
     fn refit_with(&mut self, optimizer: &LbfgsB) -> Result<()> {

@@ -9,6 +9,7 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+use super::defaults::Targets;
 use super::encoder::{Encoder, Reads};
 use super::learner::{Learner, Process, RowTargets};
 use super::memory::Memory;
@@ -139,9 +140,9 @@ impl Task for Regression {
 /// One block of an additive model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlockSummary {
-    /// What it reads, one entry for each axis of its grid.
+    /// What it reads, one entry for each axis of its grid; for a block of inducing points, the last, one for each input.
     pub reads: Vec<Reads>,
-    /// The number of its grid points.
+    /// The number of its grid points, or inducing points.
     pub points: usize,
     /// Its share of the variance over the data that the model explains, all blocks taken for themselves.
     pub share: f64,
@@ -180,7 +181,7 @@ impl OnlineRegressor {
     /// A model of rows with `input_dim` columns.
     pub fn new(input_dim: usize, settings: Settings) -> Result<Self> {
         let task = Regression::new(TargetMoments::default(), TargetScale::IDENTITY);
-        let online = Online::new(input_dim, task, settings.resolved(input_dim)?)?;
+        let online = Online::new(input_dim, task, settings.resolved(input_dim, Targets::Numbers)?)?;
         Ok(Self { online, metrics: Prequential::default(), drifts: 0 })
     }
 
@@ -209,7 +210,7 @@ impl OnlineRegressor {
     /// ```
     pub fn from_stats(stats: Stats, settings: Settings) -> Result<Self> {
         let dim = stats.lattice().dim();
-        let settings = settings.resolved(dim)?;
+        let settings = settings.resolved(dim, Targets::Numbers)?;
         let known = settings.features == Features::Identity && settings.inputs != InputScaling::WarmUp;
         if !known || stats.lattice().grids().len() != 1 {
             let reason =
@@ -275,13 +276,15 @@ impl OnlineRegressor {
         let Some(learner) = &self.online.learner else { return Vec::new() };
         let shares = learner.first().shares();
         let mut reads = learner.encoder().reads().into_iter();
-        let grids = learner.first().stats().lattice().grids();
-        let block = |(grid, share): (&Grid, f64)| BlockSummary {
-            reads: reads.by_ref().take(grid.dim()).collect(),
-            points: grid.len(),
+        let lattice = learner.first().stats().lattice();
+        let sizes = lattice.grids().iter().map(|grid| (grid.dim(), grid.len()));
+        let sizes = sizes.chain(lattice.points().map(|points| (points.dim(), points.len())));
+        let block = |((dim, points), share): ((usize, usize), f64)| BlockSummary {
+            reads: reads.by_ref().take(dim).collect(),
+            points,
             share,
         };
-        grids.iter().zip(shares).map(block).collect()
+        sizes.zip(shares).map(block).collect()
     }
 
     /// The effect of one block at rows given one after the other, in the units of the target and centered over
@@ -289,9 +292,10 @@ impl OnlineRegressor {
     /// columns that the block reads; the others do not matter unless it reads a direction.
     pub fn effect(&self, block: usize, x: &[f64]) -> Result<Vec<Prediction>> {
         let learner = self.online.ready("effect")?;
-        let grids = learner.first().stats().lattice().grids();
-        let first: usize = grids.iter().take(block).map(Grid::dim).sum();
-        let dim = grids.get(block).map_or(0, Grid::dim);
+        let lattice = learner.first().stats().lattice();
+        let first: usize = lattice.grids().iter().take(block).map(Grid::dim).sum();
+        let points = || lattice.points().map_or(0, |points| points.dim());
+        let dim = lattice.grids().get(block).map_or_else(points, Grid::dim);
         let (all, width) = (learner.encoder().encode_all(x)?, learner.encoder().map().output_dim());
         let h: Vec<f64> =
             all.chunks_exact(width).flat_map(|h| h[first..first + dim].iter().copied()).collect();
@@ -424,6 +428,12 @@ impl OnlineRegressor {
     /// Ends the warm-up with the rows seen so far: chooses scaling and features, fits the hyperparameters.
     pub fn finish_warm_up(&mut self) -> Result<()> {
         self.online.finish_warm_up()
+    }
+
+    /// Ends a stream: learns features anew from the rows that are still in memory, if there are more of them than at the
+    /// last search. Further rows can be learned as before.
+    pub fn finish_search(&mut self) -> Result<()> {
+        self.online.finish_search()
     }
 
     /// Whether features may still be learned anew from rows in memory.

@@ -33,9 +33,15 @@ const LARGEST_GRID: usize = 1 << 20;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Features {
-    /// The columns themselves for one or two numeric inputs (three with 1,000 warm-up rows or more), a sum of
-    /// small grids otherwise.
+    /// The columns themselves for one or two numeric inputs (three with 1,000 warm-up rows or more); otherwise a sum of
+    /// small grids with inducing points beside it (for classes without).
     Auto,
+    /// A sum of small grids and, beside them, a function of all columns by inducing points
+    /// ([`Points`](crate::points::Points)), where held-out rows are likelier with it.
+    Points {
+        /// The number of points.
+        count: usize,
+    },
     /// A sum of small grids, f(x) = Σ_j f_j: one for the ridge direction, one for every column, some for pairs
     /// of columns that interact; directions are learned where the rows can carry it
     /// ([`AdditiveSearch`](crate::learn::AdditiveSearch)).

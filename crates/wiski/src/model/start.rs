@@ -152,7 +152,9 @@ pub(crate) fn column_scaling(settings: &Settings, x: &[f64], input_dim: usize) -
         InputScaling::Bounds(bounds) => ColumnScaling::from_bounds(bounds),
         InputScaling::WarmUp => match settings.features {
             Features::Identity => ColumnScaling::from_bounds(&ranges(x, input_dim)),
-            Features::Auto | Features::Additive { .. } => ColumnScaling::robust(x, input_dim)?,
+            Features::Auto | Features::Additive { .. } | Features::Points { .. } => {
+                ColumnScaling::robust(x, input_dim)?
+            }
             _ => ColumnScaling::from_moments(&Moments::from_rows(x, input_dim)?),
         },
     };
@@ -225,7 +227,7 @@ fn features(
             lattice = grown;
             (WarmUp::new(rows, map, lattice.coarse(WARM_UP_POINTS)?, hyper, space, tolerance)?, None)
         }
-        Features::Auto | Features::Additive { .. } => {
+        Features::Auto | Features::Additive { .. } | Features::Points { .. } => {
             let (warm, choice) = additive(rows, settings, hyper.noise, contrast)?;
             lattice = warm.lattice().clone();
             (warm, Some(choice))
@@ -320,6 +322,7 @@ fn additive(rows: &Rows, settings: &Settings, noise: f64, contrast: bool) -> Res
         columns: &columns,
         directions,
         points: settings.grid[0],
+        inducing: settings.inducing(),
         rank_budget: settings.rank_budget,
         // What few rows do not show yet, more rows may.
         prune: rows.len() >= settings.memory,

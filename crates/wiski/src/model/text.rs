@@ -16,7 +16,7 @@ fn reject<T>(field: &str, reason: String) -> Result<T> {
 impl FromStr for Features {
     type Err = Error;
 
-    /// `auto`, `identity`, `additive`, `additive:12` (directions), `project:2` (features), `mlp:64,64:2` (widths of
+    /// `auto`, `identity`, `points:512` (a sum of grids with so many inducing points), `additive`, `additive:12` (directions), `project:2` (features), `mlp:64,64:2` (widths of
     /// the hidden layers, features).
     fn from_str(text: &str) -> Result<Self> {
         let number = |part: &str| match part.trim().parse::<usize>() {
@@ -28,6 +28,8 @@ impl FromStr for Features {
         Ok(match parts[..] {
             ["auto"] => Self::Auto,
             ["identity"] => Self::Identity,
+            ["points"] => Self::Points { count: 512 },
+            ["points", count] => Self::Points { count: number(count)? },
             ["additive"] => Self::Additive { directions: None },
             ["additive", directions] => Self::Additive { directions: Some(number(directions)?) },
             ["project"] => Self::Project { outputs: 2 },
@@ -36,7 +38,7 @@ impl FromStr for Features {
             ["mlp", hidden] => Self::Mlp { hidden: numbers(hidden)?, outputs: 2 },
             ["mlp", hidden, outputs] => Self::Mlp { hidden: numbers(hidden)?, outputs: number(outputs)? },
             _ => {
-                let known = "auto, identity, additive, additive:12, project:2 or mlp:64,64:2";
+                let known = "auto, identity, points:512, additive, additive:12, project:2 or mlp:64,64:2";
                 return reject("features", format!("'{text}' is not {known}"));
             }
         })
@@ -48,6 +50,7 @@ impl fmt::Display for Features {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Identity => f.write_str("identity"),
+            Self::Points { count } => write!(f, "points:{count}"),
             Self::Additive { directions: None } => f.write_str("additive"),
             Self::Additive { directions: Some(k) } => write!(f, "additive:{k}"),
             Self::Project { outputs } => write!(f, "project:{outputs}"),
@@ -120,7 +123,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        for text in ["auto", "identity", "additive", "additive:12", "project:3", "mlp:64,32:2"] {
+        for text in ["auto", "identity", "points:256", "additive", "additive:12", "project:3", "mlp:64,32:2"]
+        {
             assert_eq!(text.parse::<Features>().unwrap().to_string(), text);
         }
         for text in ["geometric:1.25", "every-step:0.005", "off"] {

@@ -1,5 +1,7 @@
 //! From a list of blocks to grids, kernels and a feature map, and back.
 
+use std::sync::Arc;
+
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -9,6 +11,7 @@ use crate::feature::{Column, FeatureMap, Linear, Mixed, Moments, Projection, Sou
 use crate::grid::{Axis, Grid, Lattice};
 use crate::kernel::{Family, Kernel};
 use crate::learn::{HyperSpace, Hyperparameters, Rows, WarmUp};
+use crate::points::Points;
 
 /// One block: the coordinates it reads, and the grid points on each axis.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,17 +74,19 @@ impl AdditiveSearch<'_> {
         rows: &Rows,
         before: Option<&Hyperparameters>,
     ) -> Result<WarmUp> {
-        let mut warm = self.assembled(blocks, rows, before)?;
+        let mut warm = self.assembled(blocks, rows, before, None)?;
         warm.fit_hyperparameters(&quick())?;
         Ok(warm)
     }
 
-    /// The blocks on the given rows with the hyperparameters of `before`, as far as they have the same blocks.
+    /// The blocks on the given rows with the hyperparameters of `before`, as far as they have the same blocks, and
+    /// inducing points beside them with a scale of their own.
     pub(super) fn assembled(
         &self,
         blocks: &[Block],
         rows: &Rows,
         before: Option<&Hyperparameters>,
+        inducing: Option<(Arc<Points>, f64)>,
     ) -> Result<WarmUp> {
         let mut grids = Vec::with_capacity(blocks.len());
         let mut kernels = Vec::with_capacity(blocks.len());
@@ -114,6 +119,10 @@ impl AdditiveSearch<'_> {
             hyper.noise = before.noise;
             hyper.kernels[..before.kernels.len()].clone_from_slice(&before.kernels);
         }
+        if let Some((_, scale)) = &inducing {
+            hyper.kernels.push(Kernel::output_scale(*scale)?);
+            sources.extend(self.point_sources());
+        }
         let space = fixed_where_known((self.space)(&hyper)?, &hyper, self.columns, &sources)?;
         let numeric = self.numeric().len();
         let outputs = directions.len().checked_div(numeric).unwrap_or(0);
@@ -122,10 +131,13 @@ impl AdditiveSearch<'_> {
             k => Some(Linear::new(Projection::new(k, numeric, directions)?)),
         };
         let map = match linear {
-            Some(linear) if numeric == self.columns.len() => FeatureMap::from(linear),
+            Some(linear) if numeric == self.columns.len() && inducing.is_none() => FeatureMap::from(linear),
             linear => FeatureMap::from(Mixed::new(self.columns.to_vec(), sources, linear)?),
         };
-        let lattice = Lattice::new(grids)?;
+        let lattice = match inducing {
+            Some((points, _)) => Lattice::with_points(grids, points),
+            None => Lattice::new(grids)?,
+        };
         WarmUp::new(rows.clone(), map, lattice, hyper, space, self.tolerance)
     }
 
@@ -142,8 +154,8 @@ impl AdditiveSearch<'_> {
         let mut blocks = Vec::new();
         for grid in warm.lattice().grids() {
             let axes = sources.by_ref().take(grid.dim()).map(|source| match source {
-                Source::Direction => Reading::Direction(directions.next().unwrap_or(&[]).to_vec()),
                 Source::Column(c) => Reading::Column(*c),
+                _ => Reading::Direction(directions.next().unwrap_or(&[]).to_vec()),
             });
             let axes: Vec<Reading> = axes.collect();
             let points = axes.iter().zip(grid.axes()).find_map(|(reading, axis)| match reading {

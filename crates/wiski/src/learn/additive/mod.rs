@@ -10,10 +10,14 @@
 //! 2. **Learning.** All directions follow the gradient of the evidence. With few rows for many inputs they
 //!    overfit, and the columns as they are do better; with more they win by far.
 //!
+//! 3. **Inducing points.** A function of all columns beside the grids, by as many centers as are allowed, learned on the
+//!    rows (`inducing`). They stay if held-out rows are likelier with them.
+//!
 //! Blocks that carry next to nothing can be left out at the end. A column of its own kind (periodic, categorical)
 //! is a block of its own kind.
 
 mod blocks;
+mod inducing;
 mod pairs;
 
 use self::blocks::Block;
@@ -46,6 +50,8 @@ pub struct AdditiveSearch<'a> {
     pub directions: usize,
     /// Grid points of a one-dimensional block.
     pub points: usize,
+    /// Inducing points that may stand beside the grids; 0 for none.
+    pub inducing: usize,
     /// Interactions are added while the rank stays within this.
     pub rank_budget: usize,
     /// Whether blocks that carry next to nothing are left out.
@@ -111,7 +117,7 @@ impl AdditiveSearch<'_> {
             paired.push(with_pairs, held_out)?;
         }
         choice.scores.extend([(Start::Axes, 0, plain.score()), (Start::Interactions, 0, paired.score())]);
-        let mut best = plain;
+        let mut best = plain.clone();
         if paired.beats(&best) {
             (best, choice.start) = (paired, Start::Interactions);
         }
@@ -139,14 +145,82 @@ impl AdditiveSearch<'_> {
         {
             (best, choice.epochs) = (trained.swap_remove(at), checkpoints[at]);
         }
+        if let Some(warm) = self.beside_points(&plain, &best, &held_out, share, &mut choice)? {
+            return Ok((if self.prune { self.pruned(warm)? } else { warm }, choice));
+        }
+        let warm = self.on_all_rows(best, &choice)?;
+        Ok((if self.prune { self.pruned(warm)? } else { warm }, choice))
+    }
+
+    /// What was chosen and trained on most of the rows, on all of them.
+    fn on_all_rows(&self, mut best: Candidate, choice: &Choice) -> Result<WarmUp> {
         let mut warm = match best.fits.pop() {
-            // Chosen and trained on most of the rows already: only the hyperparameters see the rest.
-            Some(warm) if folds == 1 => warm.with_rows(self.rows.clone())?,
-            _ => self.repeated(&choice)?,
+            // Only the hyperparameters see the rest.
+            Some(warm) if best.fits.is_empty() => warm.with_rows(self.rows.clone())?,
+            _ => self.repeated(choice)?,
         };
         warm.fit_hyperparameters(&quick())?;
-        let warm = if self.prune { self.pruned(warm)? } else { warm };
-        Ok((warm, choice))
+        Ok(warm)
+    }
+
+    /// The sum with inducing points beside it, if held-out rows are likelier under it. Points are learned beside the
+    /// grids of the columns, which do not overfit, and tried beside the best grids, too.
+    fn beside_points(
+        &self,
+        plain: &Candidate,
+        best: &Candidate,
+        held_out: &[Rows],
+        share: usize,
+        choice: &mut Choice,
+    ) -> Result<Option<WarmUp>> {
+        if self.inducing == 0 || self.point_sources().is_empty() {
+            return Ok(None);
+        }
+        let is_plain = choice.start == Start::Axes && choice.epochs == 0;
+        let (mut beside_axes, mut beside_best) = (Candidate::default(), Candidate::default());
+        let mut learned = Vec::with_capacity(held_out.len());
+        for (fold, held_out) in held_out.iter().enumerate() {
+            let train = self.rows.filter(|i| i % share != fold);
+            let mut axes = plain.fits[fold].clone();
+            let points = self.learn_points(&mut axes, &train)?;
+            let mut with_axes = self.with_points(&axes, &points, &train)?;
+            with_axes.fit_hyperparameters(&quick())?;
+            beside_axes.push(with_axes, held_out)?;
+            if !is_plain {
+                let mut with_best = self.with_points(&best.fits[fold], &points, &train)?;
+                with_best.fit_hyperparameters(&quick())?;
+                beside_best.push(with_best, held_out)?;
+            }
+            learned.push(points);
+        }
+        choice.scores.push((Start::Points, 0, beside_axes.score()));
+        let mut chosen = (beside_axes, plain);
+        if !is_plain {
+            choice.scores.push((Start::Points, choice.epochs.max(1), beside_best.score()));
+            if beside_best.beats(&chosen.0) {
+                chosen = (beside_best, best);
+            }
+        }
+        if chosen.0.score() <= best.score() {
+            return Ok(None);
+        }
+        let is_best = std::ptr::eq(chosen.1, best);
+        let grids = if is_best || is_plain {
+            self.on_all_rows(best.clone(), choice)?
+        } else {
+            let mut axes = self.fitted(&self.base(self.rows)?, self.rows, None)?;
+            axes.fit_hyperparameters(&quick())?;
+            axes
+        };
+        choice.start = Start::Points;
+        // A few rows more are worth a new search while all of them can be centers, or nearly.
+        let points = match learned.pop() {
+            Some(points) if self.rows.len() > 2 * self.inducing => points,
+            _ => self.learn_points(&mut grids.clone(), self.rows)?,
+        };
+        let mut warm = self.with_points(&grids, &points, self.rows)?;
+        warm.fit_hyperparameters(&quick())?;
+        Ok(Some(warm))
     }
 
     /// One block for every column, with hyperparameters fitted and nothing else learned.
@@ -171,8 +245,11 @@ impl AdditiveSearch<'_> {
     /// Leaves out blocks that carry next to nothing.
     fn pruned(&self, mut warm: WarmUp) -> Result<WarmUp> {
         let shares = warm.shares()?;
-        let kept: Vec<usize> = (0..shares.len()).filter(|&j| shares[j] >= SMALLEST_SHARE).collect();
-        if kept.is_empty() || kept.len() == shares.len() {
+        let grids = warm.lattice().grids().len();
+        let kept: Vec<usize> = (0..grids).filter(|&j| shares[j] >= SMALLEST_SHARE).collect();
+        let points = warm.lattice().points().cloned().zip(warm.hyperparameters().kernels.get(grids));
+        let points = points.map(|(points, kernel)| (points, kernel.variance()));
+        if kept.is_empty() || kept.len() == grids {
             return Ok(warm);
         }
         let all = self.blocks_of(&warm);
@@ -180,7 +257,7 @@ impl AdditiveSearch<'_> {
         let kernels = kept.iter().map(|&j| warm.hyperparameters().kernels[j].clone()).collect();
         let before = Hyperparameters { kernels, noise: warm.hyperparameters().noise };
         // What is left out carried next to nothing, so the others stay as they were fitted.
-        self.assembled(&blocks, self.rows, Some(&before))
+        self.assembled(&blocks, self.rows, Some(&before), points)
     }
 }
 

@@ -1,0 +1,78 @@
+//! Inducing points beside the grids of a sum: what three or more columns do together.
+//!
+//! The points are learned beside the grids of a fitted sum, whose features stand meanwhile ([`crate::learn::points`]);
+//! then all scales and the noise are fitted together on the statistics, as those of any sum.
+
+use std::sync::Arc;
+
+use super::AdditiveSearch;
+use crate::error::Result;
+use crate::feature::{Column, FeatureMap, Mixed, Source, Tape};
+use crate::learn::points::{
+    GridFeatures, LearnedPoints, PointsNoise, PointsOutput, PointsRows, PointsSearch,
+};
+use crate::learn::{Hyperparameters, Rows, WarmUp};
+use crate::points::Points;
+
+/// A categorical column of more levels than this does not reach the points: its grid has a value for each level.
+const MOST_LEVELS: usize = 16;
+
+impl AdditiveSearch<'_> {
+    /// What the points read.
+    pub(super) fn point_sources(&self) -> Vec<Source> {
+        let sources = |(c, column): (usize, &Column)| match *column {
+            Column::Numeric => vec![Source::Scaled(c)],
+            Column::Periodic { .. } => vec![Source::Cosine(c), Source::Sine(c)],
+            Column::Categorical { levels, .. } if levels <= MOST_LEVELS => {
+                (0..levels).map(|level| Source::Level(c, level)).collect()
+            }
+            Column::Categorical { .. } => Vec::new(),
+        };
+        self.columns.iter().enumerate().flat_map(sources).collect()
+    }
+
+    /// The inputs of the points, row after row.
+    fn point_inputs(&self, rows: &Rows) -> Result<Vec<f64>> {
+        let map = FeatureMap::from(Mixed::new(self.columns.to_vec(), self.point_sources(), None)?);
+        let (mut work, moments, mut tape) = (Default::default(), map.new_moments(), Tape::new());
+        let view = map.prepare(&moments, &mut work)?;
+        let mut inputs = vec![0.0; rows.len() * map.output_dim()];
+        let all = rows.x.chunks_exact(map.input_dim()).zip(inputs.chunks_exact_mut(map.output_dim()));
+        for (x, h) in all {
+            view.forward(x, h, &mut tape)?;
+        }
+        Ok(inputs)
+    }
+
+    /// Learns points beside the grids of a model fitted to the rows.
+    pub(super) fn learn_points(&self, warm: &mut WarmUp, rows: &Rows) -> Result<LearnedPoints> {
+        let (values, groups) = warm.whitened_features()?;
+        let inputs = self.point_inputs(rows)?;
+        let noise = if warm.space().learns_noise() {
+            PointsNoise::Learned
+        } else {
+            PointsNoise::Fixed(warm.hyperparameters().noise)
+        };
+        let outputs = [PointsOutput { targets: &rows.y, relative_noise: Some(&rows.noise), noise }];
+        let grids = Some(GridFeatures { values: &values, groups: &groups });
+        let all = PointsRows { x: &inputs, dim: self.point_sources().len(), outputs: &outputs, grids };
+        let search = PointsSearch { points: self.inducing, seed: self.seed, ..PointsSearch::default() };
+        search.run(&all, &mut |_| true)
+    }
+
+    /// The grids of a model with learned points beside them, on the given rows; hyperparameters start where the search
+    /// for the points ended.
+    pub(super) fn with_points(&self, warm: &WarmUp, learned: &LearnedPoints, rows: &Rows) -> Result<WarmUp> {
+        let points = Points::new(learned.family, &learned.centers, &learned.lengthscales)?;
+        let mut hyper: Hyperparameters = warm.hyperparameters().clone();
+        let groups = learned.group_scales.first().map_or(&[][..], Vec::as_slice);
+        if groups.len() == hyper.kernels.len() {
+            for (kernel, &factor) in hyper.kernels.iter_mut().zip(groups) {
+                *kernel = kernel.clone().scaled(factor);
+            }
+        }
+        hyper.noise = learned.noises[0];
+        let blocks = self.blocks_of(warm);
+        self.assembled(&blocks, rows, Some(&hyper), Some((Arc::new(points), learned.scales[0])))
+    }
+}
