@@ -95,8 +95,8 @@ pub struct PointsPriors {
 impl Default for PointsPriors {
     fn default() -> Self {
         Self {
-            lengthscale_median: 3.0,
-            lengthscale_sigma: 1.5,
+            lengthscale_median: 6.0,
+            lengthscale_sigma: 1.0,
             scale: Hyperprior::Gamma { shape: 1.5, rate: 0.5 },
             group_scale: Hyperprior::Gamma { shape: 1.1, rate: 0.1 },
         }
