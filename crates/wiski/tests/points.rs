@@ -541,6 +541,15 @@ fn models_have_points_like_any_other_block() {
             }
         };
         check(&mut model, &mut batch, 1e-10);
+        let (mut rows, mut singly) = (case.model(noise), case.model(noise));
+        let mut predictions = vec![Prediction::default(); 300];
+        rows.step_batch(&data.h, &data.y, None, &mut predictions).unwrap();
+        for ((h, y, _), p) in data.triples().zip(&predictions) {
+            let want = singly.step(h, y).unwrap();
+            close(p.mean, want.mean, 1e-9, "a row of many");
+            close(p.variance, want.variance, 1e-9, "variance of a row of many");
+        }
+        check(&mut rows, &mut singly, 1e-9);
         // A file goes on to the last bit.
         let bytes = rmp_serde::to_vec_named(&model).unwrap();
         let mut read: Wiski = rmp_serde::from_slice(&bytes).unwrap();

@@ -126,6 +126,11 @@ pub struct Workspace {
 }
 
 impl Workspace {
+    /// The weights of the last point.
+    pub(crate) fn placement(&mut self) -> &mut Placement {
+        &mut self.placement
+    }
+
     fn fit(&mut self, posterior: &Posterior) {
         self.phi.resize(posterior.factor.size(), 0.0);
         self.gain.resize(posterior.factor.stride(), 0.0);

@@ -257,6 +257,13 @@ impl Stats {
         Ok(())
     }
 
+    /// As [`Stats::observe`], for a row that [`Stats::check_row`] has not refused and whose weights are there already.
+    pub(crate) fn observe_placed(&mut self, at: &mut Placement, y: f64, noise: f64) {
+        std::mem::swap(&mut self.weights.0, at);
+        self.add(y, noise, 1.0);
+        std::mem::swap(&mut self.weights.0, at);
+    }
+
     /// Learns many observations: `h` holds the points row after row. If any row is refused, none is learned.
     pub fn observe_batch(&mut self, h: &[f64], y: &[f64], noise: Option<&[f64]>) -> Result<()> {
         let d = self.lattice.dim();
