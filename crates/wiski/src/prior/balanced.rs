@@ -75,7 +75,7 @@ impl Balanced {
             let share = |w: &Vec<f64>| w.iter().map(|x| x / w[0].max(f64::MIN_POSITIVE)).collect();
             shares.push(on_axes.iter().map(share).collect());
         }
-        let prior = Prior { lattice: lattice.clone(), components, rank: diagonal.len() };
+        let prior = Prior { lattice: lattice.clone(), components, rank: diagonal.len(), tolerance };
         Ok(Self { prior, diagonal, shares })
     }
 
@@ -99,7 +99,15 @@ impl Balanced {
             places.extend(own.into_iter().map(|i| component.first + i));
             components.push(Component { first, root, ..component.clone() });
         }
-        (Prior { lattice: self.prior.lattice.clone(), components, rank: places.len() }, places)
+        (
+            Prior {
+                lattice: self.prior.lattice.clone(),
+                components,
+                rank: places.len(),
+                tolerance: self.prior.tolerance,
+            },
+            places,
+        )
     }
 }
 

@@ -112,7 +112,7 @@ pub struct Whitened {
     pub(crate) gram: Vec<f64>,
     /// Bᵀ b.
     pub(crate) rhs: Vec<f64>,
-    /// Uᵀ A B, m rows of `padded(p)` numbers, where a plain sum of grids made it on the way.
+    /// Uᵀ A B, m rows of `padded(p)` numbers, where it was made on the way.
     pub(crate) product: Option<Vec<f64>>,
 }
 
