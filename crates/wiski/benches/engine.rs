@@ -13,11 +13,12 @@ use wiski::evidence::Evidence;
 use wiski::feature::{Normaliser, Tape};
 use wiski::grid::{Grid, Lattice};
 use wiski::kernel::{Family, Kernel};
+use wiski::learn::{HyperSpace, LbfgsB};
 use wiski::points::Points;
 use wiski::posterior::{Posterior, Prediction, Workspace};
 use wiski::stats::Stats;
 use wiski::structure::{Symmetric, Toeplitz, ToeplitzMethod};
-use wiski::{Features, OnlineRegressor, Pool, Settings};
+use wiski::{Features, OnlineGp, OnlineRegressor, Pool, Settings, Wiski};
 
 /// The default cut-off of the model.
 const CUTOFF: f64 = 1e-12;
@@ -414,7 +415,7 @@ fn run(shape: &[usize], rows: &[Row], limits: &Limits) {
     let pf = p as f64;
     let stencil = 16f64.powi(d as i32); // multiply-adds, twice the half that is stored, at 2 flops each
 
-    let mut pool = Pool::default();
+    let (mut pool, mut i) = (Pool::default(), 0);
     let seconds = time(|| {
         let (evidence, posterior) =
             Evidence::with_pool(&stats, &kernels, noise, CUTOFF, &mut pool).expect("a posterior");
@@ -425,6 +426,15 @@ fn run(shape: &[usize], rows: &[Row], limits: &Limits) {
     // Contraction and factorization, then A V and its contractions.
     let gradient = 2.0 * m as f64 * pf * (7f64.powi(d as i32) + 2.0 * axis_sum);
     report("evidence + all gradients", seconds, pf.powi(3) + 2.0 * pf * pf * axis_sum + gradient, 0.0);
+
+    let mut model = fitted(&stats, &h, &y, &kernels[0], noise);
+    let evaluation = pf.powi(3) + 2.0 * pf * pf * axis_sum + gradient;
+    report("refit: another unit, three evaluations", refit(&mut model), 3.0 * evaluation, 0.0);
+    let seconds = time(|| {
+        black_box(model.predict(point(i)).expect("on the grid"));
+        i += 1;
+    });
+    report("predict by the model", seconds, 2.0 * pf * pf, 8.0 * pf * pf);
 
     let prior = posterior.prior().clone();
     let seconds = time(|| {
@@ -439,7 +449,7 @@ fn run(shape: &[usize], rows: &[Row], limits: &Limits) {
         0.0,
     );
 
-    let (mut online, mut ws, mut i) = (posterior.clone(), Workspace::default(), 0);
+    let (mut online, mut ws) = (posterior.clone(), Workspace::default());
     let seconds = time(|| {
         black_box(online.condition(point(i), y[i % y.len()], 1.0, &mut ws).expect("on the grid"));
         i += 1;
@@ -481,6 +491,26 @@ fn run(shape: &[usize], rows: &[Row], limits: &Limits) {
     if d == 2 && m == 256 {
         constant_in_n(&h, &y, &kernels, noise, &stats);
     }
+}
+
+/// A model of the same data.
+fn fitted(stats: &Stats, h: &[f64], y: &[f64], kernel: &Kernel, noise: f64) -> Wiski {
+    let builder = Wiski::builder().grid(stats.lattice().grids()[0].clone()).kernel(kernel.clone());
+    let mut model = builder.noise(noise).build().expect("valid settings");
+    model.observe_batch(h, y, None).expect("data on the grid");
+    model
+}
+
+/// What a stream does whenever it has grown by a tenth, cut to the same number of evaluations every time.
+fn refit(model: &mut Wiski) -> f64 {
+    let space = HyperSpace::new(&model.hyperparameters());
+    let three = LbfgsB { max_evaluations: 3, relative_tolerance: 0.0, ..LbfgsB::default() };
+    let mut unit = 1.25;
+    time(|| {
+        model.rescale_targets(0.0, unit).expect("a positive unit");
+        model.refit(&space, &three).expect("a posterior");
+        unit = unit.recip();
+    })
 }
 
 /// The same operations after 10³ and after 10⁷ observations, alternating.

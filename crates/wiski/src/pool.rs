@@ -52,6 +52,13 @@ impl Pool {
     }
 }
 
+/// The first `len` numbers of an array from a cache line on, of `len` + 7 that there are: wide loads of padded rows
+/// then never straddle two lines.
+pub(crate) fn aligned(array: &mut [f64], len: usize) -> &mut [f64] {
+    let skip = array.as_ptr().align_offset(64).min(array.len() - len);
+    &mut array[skip..skip + len]
+}
+
 /// Scratch memory behind a shared reference: kept between calls, and never waited for. While another thread uses it,
 /// a fresh one serves.
 #[derive(Debug, Default)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Engine, Given, GridPosterior};
 use crate::error::{Error, Result, length};
 use crate::evidence::Evidence;
+use crate::grid::Grid;
 use crate::large::{Accuracy, KrylovPosterior, SparsePosterior};
 use crate::pool::Pool;
 use crate::posterior::Posterior;
@@ -13,11 +14,21 @@ use crate::prior::Prior;
 /// Grids of at most this many points are never large: any p×p factorization is a matter of a second.
 const SMALL: usize = 2000;
 
-/// The largest rank that is factorized: 18 MB, a tenth of a second.
-const LARGEST_RANK: usize = 1500;
+/// Ranks that are always factorized: 18 MB, a tenth of a second.
+const SMALL_RANK: usize = 1500;
+
+/// The largest rank that is factorized unasked: 128 MB for each of a few matrices.
+const LARGEST_RANK: usize = 4000;
 
 /// The most multiply-adds of a sparse factorization that is chosen unasked: some ten seconds.
 const LARGEST_FACTORIZATION: f64 = 5e10;
+
+/// Evaluations of the evidence for each image that is made, about as many as a refit has.
+const EVALUATIONS: f64 = 10.0;
+
+/// Iterations of a solve, and right-hand sides of an evidence, by conjugate gradients.
+const ITERATIONS: f64 = 30.0;
+const RIGHT_HAND_SIDES: f64 = 17.0;
 
 /// What the choice ended with.
 enum Chosen {
@@ -63,7 +74,11 @@ impl Engine {
     fn choose(&self, given: &Given, before: Option<&dyn GridPosterior>) -> Result<Chosen> {
         let Given { stats, kernels, noise, rank_tolerance } = *given;
         length("kernels", stats.lattice().blocks(), kernels.len())?;
-        let dense = || Ok(Chosen::Dense(Prior::new(stats.lattice(), kernels, rank_tolerance)?));
+        let prior = || -> Result<Prior> {
+            let prior = Prior::new(stats.lattice(), kernels, rank_tolerance)?;
+            Ok(prior.adapted(|| stats.total_weight() / noise))
+        };
+        let dense = || Ok(Chosen::Dense(prior()?));
         let sparse = || Ok(Chosen::InSteps(Box::new(SparsePosterior::new(stats, &kernels[0], noise)?)));
         let krylov = |accuracy: &Accuracy| {
             let start = before.and_then(|before| before.start());
@@ -99,8 +114,8 @@ impl Engine {
                 }
                 // On Matérn ½ the rank is the number of points.
                 if roughness != Some(true) {
-                    let prior = Prior::new(stats.lattice(), kernels, rank_tolerance)?;
-                    if prior.rank() <= LARGEST_RANK {
+                    let prior = prior()?;
+                    if is_dense_cheaper(grid, prior.rank()) {
                         return Ok(Chosen::Dense(prior));
                     }
                 }
@@ -108,4 +123,19 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether a refit and an image for predictions take fewer multiply-adds by a factorization of rank p than by conjugate
+/// gradients. Those solve for 8^d spikes to get the image, which is why four axes are nothing for them.
+fn is_dense_cheaper(grid: &Grid, p: usize) -> bool {
+    if p <= SMALL_RANK || p > LARGEST_RANK {
+        return p <= SMALL_RANK;
+    }
+    let (m, p, d) = (grid.len() as f64, p as f64, grid.dim() as i32);
+    let axes: f64 = grid.axes().iter().map(|axis| axis.points() as f64).sum();
+    let stencil = 7f64.powi(d).min(m);
+    let dense = EVALUATIONS * (p.powi(3) + (2.0 * m * m * axes).min(stencil * m * p)) + stencil * m * p;
+    let iteration = m * (2.0 * axes + stencil);
+    let krylov = ITERATIONS * iteration * (EVALUATIONS * RIGHT_HAND_SIDES + 8f64.powi(d));
+    dense <= krylov
 }

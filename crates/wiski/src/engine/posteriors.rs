@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::GridPosterior;
+use super::{Given, GridPosterior};
 use crate::error::Result;
 use crate::evidence::{self, Evidence};
 use crate::interp::Weights;
@@ -91,6 +91,11 @@ impl GridPosterior for Posterior {
 
     fn may_lag(&self, _: f64) -> usize {
         0
+    }
+
+    fn rescale(&mut self, given: &Given) -> Result<bool> {
+        Posterior::rescale(self, given.kernels, given.stats, given.noise)?;
+        Ok(true)
     }
 
     fn drift(&self, stats: &Stats, ws: &mut Workspace) -> Option<Drift> {

@@ -16,7 +16,8 @@ pub enum OffGrid {
     /// Refuse it with an error that names the axis and its range.
     #[default]
     Error,
-    /// Extend the grid, at the same spacing, until it covers the point. Exact, but the model grows.
+    /// Learning extends the grid, at the same spacing, until it covers the point. Exact, but the model grows.
+    /// Predicting never does: the prior answers.
     Extend,
     /// Predict with the prior; learn nothing from it (and say so).
     Prior,
@@ -99,8 +100,10 @@ impl WiskiBuilder {
 
     /// Prior eigenvalues below this share of the largest are dropped (default 1e-12).
     ///
-    /// A dropped direction of prior variance λ would have been seen with precision up to n/σ², so predictions
-    /// keep what matters while n·λ/σ² stays far below 1: tighten this for tiny noise and very long streams.
+    /// Up to 1e-12 the data have a say. Directions that n rows of noise σ² can tell from nothing are kept as well: what is
+    /// dropped has a prior variance of at most 10⁻⁶ σ²/n, as far as rounding allows. Above rank 1000 more is dropped,
+    /// up to 10⁻² σ²/n and a ten thousandth of the prior variance. A larger tolerance is a wish for speed and stays as it
+    /// is.
     #[must_use]
     pub fn rank_tolerance(mut self, tolerance: f64) -> Self {
         self.rank_tolerance = tolerance;

@@ -52,8 +52,6 @@ pub struct Wiski {
     posterior: Box<dyn GridPosterior>,
     /// Rows that the statistics have and the posterior has not.
     behind: usize,
-    /// Whether the posterior's prior is still that of kernels before.
-    kernels_changed: bool,
     /// The posterior that has them, where somebody asked for it. Learning does not look at it, so that a prediction
     /// changes nothing.
     caught_up: OnceLock<Result<Box<dyn GridPosterior>>>,
@@ -75,6 +73,9 @@ struct SavedWiski<'a> {
     stats: Cow<'a, Stats>,
     /// None on a large grid, where it is computed from the statistics.
     posterior: Option<SavedPosterior>,
+    /// The cut-off of its prior, where it is not the one that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cut_off: Option<f64>,
     updates_since_check: usize,
     refactorizations: usize,
 }
@@ -86,6 +87,7 @@ impl Serialize for Wiski {
             kernels: Cow::Borrowed(&self.kernels),
             stats: Cow::Borrowed(&self.stats),
             posterior: self.posterior.in_coordinates().ok().map(Posterior::saved),
+            cut_off: self.cut_off().filter(|&t| t != self.settings.rank_tolerance),
             updates_since_check: self.updates_since_check,
             refactorizations: self.refactorizations,
         };
@@ -105,7 +107,7 @@ impl Wiski {
         positive("noise", settings.noise, 0)?;
         positive("drift tolerance", settings.drift_tolerance, 0)?;
         let (kernels, stats) = (saved.kernels.into_owned(), saved.stats.into_owned());
-        let (mut workspace, mut pool) = (Workspace::default(), Pool::default());
+        let (mut workspace, mut pool, saved_cut_off) = (Workspace::default(), Pool::default(), saved.cut_off);
         let posterior: Box<dyn GridPosterior> = match saved.posterior {
             // A large posterior is a function of statistics and hyperparameters.
             None => {
@@ -113,7 +115,8 @@ impl Wiski {
                 settings.engine.posterior(&given, None, &mut pool)?
             }
             Some(saved) => {
-                let prior = Arc::new(Prior::new(stats.lattice(), &kernels, settings.rank_tolerance)?);
+                let cut_off = saved_cut_off.unwrap_or(settings.rank_tolerance);
+                let prior = Arc::new(Prior::new(stats.lattice(), &kernels, cut_off)?);
                 // Another processor may find other eigenvectors for the same prior (a sign is enough), and then
                 // the saved coordinates mean something else. The statistics are the truth: where the two do not
                 // agree, the posterior is computed from them.
@@ -157,7 +160,6 @@ impl Wiski {
             stats,
             posterior,
             behind: 0,
-            kernels_changed: false,
             caught_up: OnceLock::new(),
             workspace: Workspace::default(),
             scratch: Scratch::default(),
@@ -267,8 +269,15 @@ impl Wiski {
         stats.standardize_targets(shift, scale)?;
         let mut hyper = self.hyperparameters();
         hyper.rescale(scale);
+        let given = given(&self.settings, &stats, &hyper.kernels, hyper.noise);
+        if self.behind > 0 || !self.posterior.rescale(&given)? {
+            let posterior = self.settings.engine.posterior(&given, Some(&*self.posterior), &mut self.pool)?;
+            self.replace_posterior(posterior);
+        }
         self.stats = stats;
-        self.set_hyperparameters(&hyper.kernels, hyper.noise)
+        self.kernels = hyper.kernels;
+        self.settings.noise = hyper.noise;
+        Ok(())
     }
 
     /// Learns into the statistics only; the posterior is stale until [`Wiski::evaluate`].
@@ -282,7 +291,6 @@ impl Wiski {
     pub(crate) fn set_hyperparameters_later(&mut self, hyper: Hyperparameters) {
         self.settings.noise = hyper.noise;
         self.kernels = hyper.kernels;
-        self.kernels_changed = true;
         self.fall_behind();
     }
 
@@ -390,15 +398,8 @@ impl Wiski {
 
     /// The posterior of statistics at the present hyperparameters.
     fn posterior_of(&self, stats: &Stats, pool: &mut Pool) -> Result<Box<dyn GridPosterior>> {
-        match self.posterior.in_coordinates() {
-            Ok(posterior) if posterior.lattice() == stats.lattice() && !self.kernels_changed => {
-                Ok(Box::new(Posterior::with_pool(posterior.prior().clone(), stats, self.noise(), pool)?))
-            }
-            _ => {
-                let given = given(&self.settings, stats, &self.kernels, self.noise());
-                self.settings.engine.posterior(&given, Some(&*self.posterior), pool)
-            }
-        }
+        let given = given(&self.settings, stats, &self.kernels, self.noise());
+        self.settings.engine.posterior(&given, Some(&*self.posterior), pool)
     }
 
     /// The posterior as it would be after hypothetical observations; the model itself does not change.
@@ -471,7 +472,6 @@ impl Wiski {
     fn replace_posterior(&mut self, posterior: Box<dyn GridPosterior>) {
         std::mem::replace(&mut self.posterior, posterior).recycle(&mut self.pool);
         self.behind = 0;
-        self.kernels_changed = false;
         self.caught_up.take();
         self.updates_since_check = 0;
     }
@@ -570,12 +570,30 @@ impl Wiski {
             return Ok(());
         }
         self.updates_since_check = 0;
+        // Rows that have doubled may see directions of the prior that had been dropped.
+        let doubles = |count: f64| count.max(1.0).log2().floor();
+        let doubled = doubles(self.stats.count()) > doubles(self.stats.count() - CHECK_EVERY as f64);
+        if doubled && self.rank_falls_short()? {
+            return self.refactorize();
+        }
         let drift = self.posterior.drift(&self.stats, &mut self.workspace);
         if drift.is_some_and(|drift| !drift.is_within(self.settings.drift_tolerance)) {
             self.refactorizations += 1;
             self.refactorize()?;
         }
         Ok(())
+    }
+
+    /// The cut-off of the prior in use, where there is one.
+    fn cut_off(&self) -> Option<f64> {
+        self.posterior.in_coordinates().ok().map(|posterior| posterior.prior().tolerance())
+    }
+
+    /// Whether the prior in use lacks directions that the data can tell.
+    fn rank_falls_short(&self) -> Result<bool> {
+        let prior = Prior::new(self.stats.lattice(), &self.kernels, self.settings.rank_tolerance)?;
+        let prior = prior.adapted(|| self.stats.total_weight() / self.noise());
+        Ok(self.cut_off().is_some_and(|used| prior.tolerance() < used))
     }
 
     /// From how many rows on a batch is cheaper through one factorization than row by row: p³ against 3p² a

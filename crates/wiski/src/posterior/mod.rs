@@ -36,6 +36,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result, finite, length, positive};
 use crate::grid::Lattice;
 use crate::interp::{Placed, Placement, Weights};
+use crate::kernel::Kernel;
 use crate::pool::Pool;
 use crate::prior::Prior;
 use crate::simd::dot;
@@ -257,6 +258,22 @@ impl Posterior {
         factor.whiten(&beta, &mut white);
         factor.color(&white, &mut mean);
         Ok((Self::from_parts(prior, noise, factor, mean, log_det), cholesky))
+    }
+
+    /// Changes to the statistics of targets in another unit, and to kernels and noise whose scales have followed: BᵀAB/σ²
+    /// and with it F stay as they are, and z̄ = F Fᵀ Bᵀb/σ² is computed anew. O(p²).
+    pub(crate) fn rescale(&mut self, kernels: &[Kernel], stats: &Stats, noise: f64) -> Result<()> {
+        positive("noise", noise, 0)?;
+        let pool = &mut Pool::default();
+        self.flush(pool);
+        self.prior = Arc::new(self.prior.rescaled(kernels));
+        self.noise = noise;
+        let mut beta = self.prior.project(stats.b(), 1, pool);
+        beta.iter_mut().for_each(|b| *b /= noise);
+        let mut white = vec![0.0; self.factor.stride()];
+        self.factor.whiten(&beta, &mut white);
+        self.factor.color(&white, &mut self.mean);
+        Ok(())
     }
 
     /// Gives the memory of a posterior that is no longer needed back to a pool.

@@ -1,4 +1,4 @@
-//! UᵀA B and BᵀA B for a prior over several grids.
+//! UᵀA B and BᵀA B for a prior over several grids, or one of many directions.
 //!
 //! B is block-diagonal, and each block has one term: B_j = U_j[:, κ_j] D_j, where U_j = V_1 ⊗ … ⊗ V_d holds all
 //! eigenvectors of the block, κ_j those that are kept and D_j the roots of their eigenvalues. So one rotation of the
@@ -18,6 +18,7 @@ use faer::{Accum, MatMut, MatRef, Par};
 
 use super::axis::Eigen;
 use super::{Component, Prior, contract, scale_into};
+use crate::grid::Axis;
 use crate::pool::Pool;
 use crate::simd::padded;
 use crate::structure::{BlockMatrix, Cross, GridMatrix};
@@ -29,10 +30,20 @@ struct Kept {
 }
 
 impl Prior {
-    /// Whether every one of several grids has one term.
-    pub(crate) fn is_plain_sum(&self) -> bool {
-        let grids = self.lattice.grids().len();
-        grids > 1 && self.components.len() == grids
+    /// Whether A is to be rotated to the eigenvectors as a whole: every grid has one term, and there are several, or
+    /// the 2m²Σg multiply-adds of the rotation are fewer than those of the product A V that it saves.
+    pub(crate) fn is_rotated(&self) -> bool {
+        let grids = self.lattice.grids();
+        if grids.is_empty() || self.components.len() != grids.len() {
+            return false;
+        }
+        let [grid] = grids else { return true };
+        if self.points.is_some() {
+            return false;
+        }
+        let axes: usize = grid.axes().iter().map(Axis::points).sum();
+        let reach = 7usize.pow(grid.dim() as u32).min(grid.len());
+        2 * grid.len() * axes < reach * self.rank
     }
 
     /// BᵀAB (p×p) and UᵀAB (a row of `padded(p)` numbers for each grid point) for a sum of grids of one term each.
@@ -43,17 +54,20 @@ impl Prior {
         let mut product = pool.zeros(self.lattice.grid_len() * stride);
         for (j, (c, diagonal)) in self.components.iter().zip(a.diagonal()).enumerate() {
             let m = c.root.points();
-            let mut whole = pool.zeros(m * m);
-            match diagonal {
-                GridMatrix::Dense(a) => whole.copy_from_slice(a.data()),
-                GridMatrix::Stencil(a) => a.for_each_entry(|i, k, at| {
-                    whole[i * m + k] = a.data()[at];
-                    whole[k * m + i] = a.data()[at];
-                }),
-            }
-            let turned = rotate([c, c], &whole, pool);
+            let turned = match diagonal {
+                GridMatrix::Dense(a) => rotate([c, c], a.data(), pool),
+                GridMatrix::Stencil(a) => {
+                    let mut whole = pool.zeros(m * m);
+                    a.for_each_entry(|i, k, at| {
+                        whole[i * m + k] = a.data()[at];
+                        whole[k * m + i] = a.data()[at];
+                    });
+                    let turned = rotate([c, c], &whole, pool);
+                    pool.give(whole);
+                    turned
+                }
+            };
             kept[j].write(turned.as_slice(), [m, 1], &mut product[offsets[j] * stride..], stride);
-            pool.give(whole);
             pool.give(turned);
         }
         for Cross { first, second, data } in a.cross() {

@@ -75,7 +75,8 @@ impl Balanced {
             let share = |w: &Vec<f64>| w.iter().map(|x| x / w[0].max(f64::MIN_POSITIVE)).collect();
             shares.push(on_axes.iter().map(share).collect());
         }
-        let prior = Prior { lattice: lattice.clone(), components, points: None, rank: diagonal.len() };
+        let prior =
+            Prior { lattice: lattice.clone(), components, points: None, rank: diagonal.len(), tolerance };
         Ok(Self { prior, diagonal, shares })
     }
 
@@ -100,7 +101,8 @@ impl Balanced {
             components.push(Component { first, root, ..component.clone() });
         }
         let lattice = self.prior.lattice.clone();
-        (Prior { lattice, components, points: None, rank: places.len() }, places)
+        let tolerance = self.prior.tolerance;
+        (Prior { lattice, components, points: None, rank: places.len(), tolerance }, places)
     }
 }
 

@@ -15,6 +15,7 @@ mod additive;
 mod axis;
 mod balanced;
 mod congruence;
+mod cutoff;
 mod root;
 
 use faer::linalg::matmul::matmul;
@@ -87,6 +88,7 @@ pub struct Prior {
     components: Vec<Component>,
     points: Option<PointsPrior>,
     rank: usize,
+    tolerance: f64,
 }
 
 impl Prior {
@@ -125,7 +127,21 @@ impl Prior {
             points = Some(PointsPrior { first: rank, len: block.len(), scale: kernel.variance() });
             rank += block.len();
         }
-        Ok(Self { lattice: lattice.clone(), components, points, rank })
+        Ok(Self { lattice: lattice.clone(), components, points, rank, tolerance })
+    }
+
+    /// The prior of kernels that differ from those of this one in their scales only.
+    pub(crate) fn rescaled(&self, kernels: &[Kernel]) -> Self {
+        let mut prior = self.clone();
+        for c in &mut prior.components {
+            let scale = kernels[c.block].term_scale(c.term);
+            c.root = c.root.rescaled(c.scale, scale);
+            c.scale = scale;
+        }
+        if let (Some(points), Some(kernel)) = (&mut prior.points, kernels.last()) {
+            points.scale = kernel.variance();
+        }
+        prior
     }
 
     /// The number p of coordinates.
@@ -197,6 +213,12 @@ impl Prior {
     /// B Z: grid values from coordinates, for rows of `columns` numbers.
     pub(crate) fn expand(&self, z: &[f64], columns: usize, pool: &mut Pool) -> Vec<f64> {
         let mut u = pool.take(self.lattice.len() * columns);
+        self.expand_into(z, columns, &mut u, pool);
+        u
+    }
+
+    /// As [`Prior::expand`], into an array of that size.
+    pub(crate) fn expand_into(&self, z: &[f64], columns: usize, u: &mut [f64], pool: &mut Pool) {
         let mut written = vec![false; self.lattice.grids().len()];
         for c in &self.components {
             let (at, len) = (self.lattice.offsets()[c.block] * columns, c.root.points() * columns);
@@ -215,7 +237,6 @@ impl Prior {
             let z = &z[points.first * columns..points.range().end * columns];
             scale_into(points.scale.sqrt(), z, &mut u[self.lattice.grid_len() * columns..]);
         }
-        u
     }
 
     /// Bᵀ X: from grid values to coordinates, for rows of `columns` numbers.
@@ -233,9 +254,10 @@ impl Prior {
         out
     }
 
-    /// Bᵀ A B, p×p, for a matrix over the lattice; for a plain sum of grids also Uᵀ A B, m rows of `padded(p)` numbers.
+    /// Bᵀ A B, p×p, for a matrix over the lattice; where it is rotated as a whole also Uᵀ A B, m rows of `padded(p)`
+    /// numbers.
     pub(crate) fn congruence(&self, a: &BlockMatrix, pool: &mut Pool) -> (Vec<f64>, Option<Vec<f64>>) {
-        if self.is_plain_sum() {
+        if self.is_rotated() {
             let (gram, product) = self.rotated(a, pool);
             return (gram, Some(product));
         }

@@ -33,6 +33,20 @@ pub(crate) struct AxisRoot {
     pub(crate) eigen: Option<Eigen>,
 }
 
+impl AxisRoot {
+    fn new(points: usize, rank: usize, eigen: Eigen, factor: f64) -> Self {
+        let stride = padded(rank);
+        let mut rows = vec![0.0; points * stride];
+        for j in 0..rank {
+            let root = factor * eigen.values[j].sqrt();
+            for i in 0..points {
+                rows[i * stride + j] = root * eigen.vectors[j * points + i];
+            }
+        }
+        Self { points, rank, rows, stride, eigen: Some(eigen) }
+    }
+}
+
 /// The kept sub-indices over axes k … d−1.
 #[derive(Debug, Clone)]
 pub(crate) struct Level {
@@ -78,13 +92,23 @@ impl Root {
             return Err(Error::Config { field: "kernel".into(), reason });
         }
         let eigen = columns.iter().map(|c| toeplitz_eigen(c)).collect::<Result<Vec<_>>>()?;
+        Ok(Self::cut(scale, eigen, tolerance))
+    }
+
+    /// This root with another cut-off, without the eigenproblems.
+    pub(crate) fn recut(&self, scale: f64, tolerance: f64) -> Self {
+        let eigen = self.axes.iter().filter_map(|axis| axis.eigen.clone()).collect();
+        Self::cut(scale, eigen, tolerance)
+    }
+
+    fn cut(scale: f64, eigen: Vec<Eigen>, tolerance: f64) -> Self {
         let largest: f64 = eigen.iter().map(|e| e.values[0]).product();
         // Eigenvalues below a few eps of the largest are rounding noise, whatever the caller asks for.
-        let size: usize = columns.iter().map(Vec::len).max().unwrap_or(1);
+        let size: usize = eigen.iter().map(|e| e.values.len()).max().unwrap_or(1);
         let cutoff = largest * tolerance.max(f64::EPSILON * size as f64);
 
-        let d = columns.len();
-        let mut levels: Vec<Level> = Vec::with_capacity(d);
+        let d = eigen.len();
+        let (mut levels, mut dropped): (Vec<Level>, f64) = (Vec::with_capacity(d), 0.0);
         for k in (0..d).rev() {
             // The axes before k contribute at most their largest eigenvalues.
             let head: f64 = eigen[..k].iter().map(|e| e.values[0]).product();
@@ -92,6 +116,14 @@ impl Root {
             let kept = |a: f64| next.partition_point(|&b| a * b * head >= cutoff);
             let counts: Vec<usize> =
                 eigen[k].values.iter().map(|&a| kept(a)).take_while(|&c| c > 0).collect();
+            // What is dropped here, and all products with what was dropped before: sums of small numbers, since the
+            // difference of two large ones would be rounding.
+            let mut tails = next.to_vec();
+            (1..next.len()).rev().for_each(|i| tails[i - 1] += tails[i]);
+            let tail = |count: usize| tails.get(count).unwrap_or(&0.0);
+            let values = || eigen[k].values.iter().map(|v| v.max(0.0));
+            let fresh: f64 = values().enumerate().map(|(a, v)| v * tail(*counts.get(a).unwrap_or(&0))).sum();
+            dropped = fresh + dropped * values().sum::<f64>();
             let runs = counts.iter().zip(&eigen[k].values);
             let raw: Vec<f64> = runs.flat_map(|(&c, &a)| next[..c].iter().map(move |b| a * b)).collect();
             let mut order: Vec<usize> = (0..raw.len()).collect();
@@ -103,23 +135,25 @@ impl Root {
         }
         levels.reverse();
 
-        let axes =
-            eigen.into_iter().zip(&levels).zip(columns).enumerate().map(|(k, ((eigen, level), column))| {
-                let (points, rank) = (column.len(), level.counts.len());
-                let (stride, factor) = (padded(rank), if k == 0 { scale.sqrt() } else { 1.0 });
-                let mut rows = vec![0.0; points * stride];
-                for j in 0..rank {
-                    let root = factor * eigen.values[j].sqrt();
-                    for i in 0..points {
-                        rows[i * stride + j] = root * eigen.vectors[j * points + i];
-                    }
-                }
-                AxisRoot { points, rank, rows, stride, eigen: Some(eigen) }
-            });
+        let axes = eigen.into_iter().zip(&levels).enumerate().map(|(k, (eigen, level))| {
+            let (points, rank) = (eigen.values.len(), level.counts.len());
+            AxisRoot::new(points, rank, eigen, if k == 0 { scale.sqrt() } else { 1.0 })
+        });
         let axes = axes.collect();
-        let total: f64 = columns.iter().map(|c| c.len() as f64 * c[0]).product();
-        let dropped = scale * (total - levels[0].eigenvalues.iter().sum::<f64>()).max(0.0);
-        Ok(Self { axes, levels, dropped, is_box: false })
+        Self { axes, levels, dropped: scale * dropped, is_box: false }
+    }
+
+    /// This root, made for one scale, for another: to the last bit what [`Root::new`] would give, without the
+    /// eigenproblems.
+    pub(crate) fn rescaled(&self, from: f64, to: f64) -> Self {
+        let mut root = self.clone();
+        if let Some(first) = root.axes.first_mut()
+            && let Some(eigen) = first.eigen.take()
+        {
+            *first = AxisRoot::new(first.points, first.rank, eigen, to.sqrt());
+        }
+        root.dropped *= to / from;
+        root
     }
 
     /// The root ⊗_k of the given axes with every product of their columns, in the order of the axes.

@@ -152,7 +152,7 @@ pub struct Whitened {
     pub(crate) gram: Vec<f64>,
     /// Bᵀ b.
     pub(crate) rhs: Vec<f64>,
-    /// Uᵀ A B, a row of `padded(p)` numbers for each grid point, where a plain sum of grids made it on the way.
+    /// Uᵀ A B, a row of `padded(p)` numbers for each grid point, where it was made on the way.
     pub(crate) product: Option<Vec<f64>>,
 }
 

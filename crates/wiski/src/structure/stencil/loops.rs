@@ -28,8 +28,13 @@ impl WithSimd for SparseProduct<'_> {
         while from < width {
             from += match width - from {
                 8.. => sparse_strip::<S, 8>(simd, starts, entries, (x, width, from), y),
-                4..8 => sparse_strip::<S, 4>(simd, starts, entries, (x, width, from), y),
-                2..4 => sparse_strip::<S, 2>(simd, starts, entries, (x, width, from), y),
+                // Whole, since each strip reads all entries, and narrow ones wait for their own sums.
+                7 => sparse_strip::<S, 7>(simd, starts, entries, (x, width, from), y),
+                6 => sparse_strip::<S, 6>(simd, starts, entries, (x, width, from), y),
+                5 => sparse_strip::<S, 5>(simd, starts, entries, (x, width, from), y),
+                4 => sparse_strip::<S, 4>(simd, starts, entries, (x, width, from), y),
+                3 => sparse_strip::<S, 3>(simd, starts, entries, (x, width, from), y),
+                2 => sparse_strip::<S, 2>(simd, starts, entries, (x, width, from), y),
                 _ => sparse_strip::<S, 1>(simd, starts, entries, (x, width, from), y),
             };
         }
