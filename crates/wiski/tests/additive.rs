@@ -297,7 +297,7 @@ fn friendly(n: usize, seed: u64) -> Vec<([f64; 6], f64)> {
 }
 
 fn auto(memory: usize) -> Settings {
-    Settings { features: Features::Auto, grid: vec![16], memory, warm_up: Some(300), ..Settings::default() }
+    Settings { features: Features::Additive { directions: None }, grid: vec![16], memory, warm_up: Some(300), ..Settings::default() }
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn the_policy_follows_the_number_of_columns() {
         let settings = Settings { features: Features::Auto, warm_up, ..Settings::default() };
         OnlineRegressor::new(d, settings).unwrap().settings().features.clone()
     };
-    let additive = Features::Additive { directions: None };
+    let additive = Features::Points { count: 512 };
     assert_eq!(resolved(1, None), Features::Identity);
     assert_eq!(resolved(2, None), Features::Identity);
     assert_eq!(resolved(3, None), additive);
@@ -399,6 +399,57 @@ fn the_policy_follows_the_number_of_columns() {
         OnlineRegressor::new(5, Settings { kernel, features: Features::Auto, ..Settings::default() })
             .is_err()
     );
+}
+
+/// What three columns do together, which no sum of one- and two-dimensional grids has.
+#[test]
+fn points_stand_beside_the_grids_where_they_help() {
+    let rows = |n: usize, seed: u64| -> Vec<([f64; 4], f64)> {
+        let mut rng = rng(seed);
+        let row = |_| {
+            let x: [f64; 4] = std::array::from_fn(|_| rng.random_range(-1.0..1.0));
+            let noise: f64 = rng.sample(rand_distr::StandardNormal);
+            (x, (2.0 * x[0] * x[1] * x[2]).sin() + 0.5 * x[3] + 0.05 * noise)
+        };
+        (0..n).map(row).collect()
+    };
+    let fitted = |features: Features| {
+        let settings = Settings { features, warm_up: Some(300), ..Settings::default() };
+        let mut model = OnlineRegressor::new(4, settings).unwrap();
+        for (x, y) in rows(900, 1) {
+            model.observe(&x, y).unwrap();
+        }
+        assert_eq!(model.take_failure(), None);
+        model
+    };
+    let rmse = |model: &OnlineRegressor| {
+        let test = rows(300, 2);
+        let squares = test.iter().map(|(x, y)| (model.predict(x).unwrap().mean - y).powi(2));
+        (squares.sum::<f64>() / test.len() as f64).sqrt()
+    };
+    let grids = fitted(Features::Additive { directions: None });
+    let mut points = fitted(Features::Points { count: 200 });
+    let block = points.blocks().pop().unwrap();
+    assert_eq!(block.reads.len(), 4, "the last block reads every column");
+    let (a, b) = (rmse(&grids), rmse(&points));
+    // The noise has deviation 0.05.
+    assert!(b < 0.1 && b < 0.6 * a, "grids {a}, with points {b}");
+    // More rows than at the last search: at the end of a stream they are looked at once more.
+    points.finish_search().unwrap();
+    assert!(rmse(&points) < 0.09, "{}", rmse(&points));
+    // Frozen, rows are un-learned and shards merged as those of grids are.
+    points.freeze_features().unwrap();
+    let x = [0.3, -0.2, 0.7, 0.1];
+    let before = points.predict(&x).unwrap();
+    points.observe(&x, 3.0).unwrap();
+    assert!((points.predict(&x).unwrap().mean - before.mean).abs() > 1e-3);
+    points.forget(&x, 3.0).unwrap();
+    let after = points.predict(&x).unwrap();
+    close(after.mean, before.mean, 1e-8, "mean");
+    close(after.variance, before.variance, 1e-8, "variance");
+    let saved = wiski::persist::to_bytes(&points).unwrap();
+    let again: OnlineRegressor = wiski::persist::from_bytes(&saved).unwrap();
+    assert_eq!(again.predict(&x).unwrap(), after);
 }
 
 #[test]

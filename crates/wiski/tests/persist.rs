@@ -277,7 +277,7 @@ fn a_posterior_in_other_coordinates_is_computed_anew() {
 }
 
 fn checksummed(body: &[u8], kind: &str) -> Vec<u8> {
-    let mut bytes = b"\x89WISKI\r\n\x01\0\0\0\0\0\0\0".to_vec();
+    let mut bytes = b"\x89WISKI\r\n\x02\0\0\0\0\0\0\0".to_vec();
     bytes.extend(kind.bytes());
     bytes.resize(32, 0);
     bytes.extend((body.len() as u64).to_le_bytes());

@@ -356,6 +356,11 @@ impl Learner {
         schedule.is_due(self.rows_since_refit, self.count())
     }
 
+    /// Lets the schedule begin anew.
+    pub(crate) fn postpone_refit(&mut self) {
+        self.rows_since_refit = 0.0;
+    }
+
     /// Refits the hyperparameters of every process that its rows say something about.
     pub(crate) fn refit(&mut self, optimizer: &LbfgsB) -> Result<()> {
         self.rows_since_refit = 0.0;

@@ -280,6 +280,10 @@ impl<T: Task> Online<T> {
     fn refit_with(&mut self, optimizer: &LbfgsB) -> Result<()> {
         let learner = self.learner.as_deref_mut().ok_or(Error::NotReady { operation: "refit" })?;
         let refitted = self.task.rescale(learner, &self.settings).and_then(|()| learner.refit(optimizer));
+        if refitted.is_err() {
+            // Tried again when it is due the next time, not with every row.
+            learner.postpone_refit();
+        }
         self.publish();
         refitted
     }
@@ -391,4 +395,72 @@ pub(crate) fn check_row(x: &[f64], input_dim: usize) -> Result<()> {
 
 fn warm_up_failed(error: Error) -> Error {
     Error::WarmUp { reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::regressor::Regression;
+    use super::super::targets::{TargetMoments, TargetScale};
+    use super::*;
+
+    /// Numbers whose refits fail.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    struct Failing(Regression);
+
+    impl Task for Failing {
+        type Snapshot = <Regression as Task>::Snapshot;
+
+        fn row(&mut self, y: f64, noise: f64) -> RowTargets<'_> {
+            self.0.row(y, noise)
+        }
+
+        fn observed(&mut self, y: f64) {
+            self.0.observed(y);
+        }
+
+        fn forgotten(&mut self, y: f64) {
+            self.0.forgotten(y);
+        }
+
+        fn is_ready(&self, memory: &Memory) -> Result<bool> {
+            self.0.is_ready(memory)
+        }
+
+        fn start(&mut self, memory: &Memory, settings: &Settings, input_dim: usize) -> Result<Learner> {
+            self.0.start(memory, settings, input_dim)
+        }
+
+        fn rescale(&mut self, _: &mut Learner, _: &Settings) -> Result<()> {
+            Err(Error::Unsupported { operation: "refit", reason: "it is made to fail" })
+        }
+
+        fn snapshot(&self, learner: &Learner, settings: &Settings) -> Result<Self::Snapshot> {
+            self.0.snapshot(learner, settings)
+        }
+
+        fn cleared(&self) -> Self {
+            Self(self.0.cleared())
+        }
+
+        fn merge(&mut self, own: &mut Learner, theirs: &Self, other: &Learner, settings: &Settings) -> Result<()> {
+            self.0.merge(own, &theirs.0, other, settings)
+        }
+    }
+
+    #[test]
+    fn what_fails_after_a_row_is_reported_apart_and_the_row_is_learned() {
+        let task = Failing(Regression::new(TargetMoments::default(), TargetScale::IDENTITY));
+        let settings = Settings::default().resolved(1, super::super::defaults::Targets::Numbers).unwrap();
+        let mut online = Online::new(1, task, settings).unwrap();
+        let mut failures = 0;
+        for i in 0..200 {
+            let x = (0.618 * f64::from(i)).fract();
+            online.learn(&[x], (5.0 * x).sin(), 1.0, None).unwrap();
+            assert_eq!(online.count(), f64::from(i + 1));
+            assert_eq!(online.task.0.moments.weight, f64::from(i + 1), "the targets' moments have the row too");
+            failures += usize::from(online.take_failure().is_some());
+        }
+        // One for every tenth more rows, not one for every row.
+        assert!((8..30).contains(&failures) && online.refits() == 0, "{failures}");
+    }
 }
