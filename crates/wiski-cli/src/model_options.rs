@@ -1,12 +1,21 @@
 //! The options that describe a model, and the settings they mean.
 
-use anyhow::{Result, bail, ensure};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use wiski::feature::Column;
 use wiski::large::{Accuracy, Engine};
 use wiski::learn::WarmUpTraining;
 use wiski::model::{DriftDetector, HalfLife, InputScaling, NoiseModel};
+use wiski::persist::CalendarPart;
 use wiski::{Features, Kernel, OffGrid, Schedule, Settings};
+
+use crate::input::{self, Source};
+use crate::inputs::{InputPlan, Levels, Wishes};
+use crate::names;
+
+/// A column with more texts than this is no column of levels.
+const MOST_LEVELS: usize = 1000;
 
 /// What kind of model, and how it learns.
 #[derive(Args, Debug, Clone)]
@@ -27,20 +36,27 @@ pub(crate) struct ModelOptions {
     #[arg(long, value_name = "EXPRESSION")]
     kernel: Option<String>,
 
-    /// Inputs that repeat, with their period, as hour=24,weekday=7
-    #[arg(long, value_name = "COLUMN=PERIOD", value_delimiter = ',')]
+    /// Inputs that repeat, with their period, as hour=24,weekday=7; a column may have several, as h=24,h=168
+    #[arg(long, value_name = "COLUMN=PERIOD")]
     periodic: Vec<String>,
 
-    /// Inputs that are levels 0, 1, …, with their number, as station=12
-    #[arg(long, value_name = "COLUMN=LEVELS", value_delimiter = ',')]
+    /// Inputs that are levels: station for texts, which are looked up in the file first; station=north|south to
+    /// declare them; station=12 for the numbers 0 to 11
+    #[arg(long, value_name = "COLUMN[=LEVELS]")]
     categorical: Vec<String>,
+
+    /// Columns of dates or times whose parts are inputs, as when=hour+weekday: hour (of the day), weekday, yearday (of
+    /// the year), all three of which repeat, and days (since 1970). In UTC
+    #[arg(long, value_name = "COLUMN=PARTS")]
+    calendar: Vec<String>,
 
     /// When hyperparameters are learned: geometric:1.1 (whenever there are a tenth more rows), every-step
     /// (one step for each row, as in the paper) or off [default: geometric:1.1]
     #[arg(long, value_name = "SCHEDULE")]
     learn: Option<String>,
 
-    /// Let a row count half after so many rows; with --time-col after so much time, as 3600, 90m, 12h or 7d
+    /// Let a row count half after so many rows; with --time-col after so much time: 90m, 12h or 7d for
+    /// dates and times, a number in the unit of the column for plain numbers
     #[arg(long, value_name = "SPAN")]
     half_life: Option<String>,
 
@@ -99,16 +115,87 @@ enum EngineOption {
 }
 
 impl ModelOptions {
-    /// The settings for rows of `width` inputs, of which `total` are expected if that is known.
+    /// The inputs of a file: those asked for, or all columns of numbers besides `others` and those that an option
+    /// makes inputs. `file` is where levels can be looked up.
+    pub(crate) fn inputs(
+        &self,
+        asked: Option<Vec<String>>,
+        others: &[&str],
+        source: &mut Source,
+        file: Option<(&Path, &input::Options)>,
+    ) -> Result<InputPlan> {
+        let wishes = self.wishes()?;
+        let texts: Vec<&str> = wishes.texts().collect();
+        texts.iter().try_for_each(|name| source.find(name).map(|_| ()))?;
+        let (columns, left_out) = match asked {
+            Some(asked) => (asked, Vec::new()),
+            None => {
+                let inferred = source.infer_inputs(others, &texts)?;
+                (inferred.inputs, inferred.left_out)
+            }
+        };
+        InputPlan::new(&columns, left_out, &wishes, |column| {
+            let declare = format!("--categorical '{column}=this|that' declares them");
+            let Some((path, options)) = file else {
+                bail!("--categorical: the levels of '{column}' cannot be looked up in a pipe; {declare}");
+            };
+            let source = Source::open(&path.display().to_string(), options)?;
+            match source.levels(column, MOST_LEVELS)? {
+                Some(levels) => Ok(levels),
+                None => bail!("--categorical: '{column}' has more than {MOST_LEVELS} levels"),
+            }
+        })
+    }
+
+    fn wishes(&self) -> Result<Wishes> {
+        let mut wishes = Wishes::default();
+        for text in names::split_all(&self.periodic) {
+            let Some((name, period)) = text.rsplit_once('=') else {
+                bail!("--periodic: '{text}' is not column=number");
+            };
+            let period = number("--periodic", period)?;
+            ensure!(period > 0.0, "--periodic: the period of {text} must be positive");
+            wishes.periods.push((name.into(), period));
+        }
+        for text in names::split_all(&self.categorical) {
+            let (name, levels) = match text.rsplit_once('=') {
+                None => (text.as_str(), Levels::Found),
+                Some((name, levels)) if levels.contains('|') => {
+                    (name, Levels::Named(levels.split('|').map(|level| level.trim().to_string()).collect()))
+                }
+                Some((name, levels)) => match levels.parse::<usize>() {
+                    Ok(levels) if levels >= 2 => (name, Levels::Numbered(levels)),
+                    _ => bail!(
+                        "--categorical: {text} is not a number of levels, nor levels as in {name}=this|that"
+                    ),
+                },
+            };
+            wishes.levels.push((name.into(), levels));
+        }
+        for text in names::split_all(&self.calendar) {
+            let Some((name, parts)) = text.rsplit_once('=') else {
+                bail!("--calendar: '{text}' is not column=parts, as in when=hour+weekday");
+            };
+            let part = |text: &str| -> Result<CalendarPart> {
+                let known = CalendarPart::ALL.into_iter().find(|part| part.name() == text);
+                let all = CalendarPart::ALL.map(CalendarPart::name).join(", ");
+                known.with_context(|| format!("--calendar: '{text}' is not one of {all}"))
+            };
+            wishes.calendar.push((name.into(), parts.split('+').map(part).collect::<Result<_>>()?));
+        }
+        Ok(wishes)
+    }
+
+    /// The settings for rows of the given inputs, of which `total` are expected if that is known.
     pub(crate) fn settings(
         &self,
-        inputs: &[String],
+        inputs: &InputPlan,
         total: Option<usize>,
         known_noise: bool,
         timed: bool,
     ) -> Result<Settings> {
-        let width = inputs.len();
-        let columns = self.columns(inputs)?;
+        let width = inputs.names.len();
+        let columns = inputs.kinds();
         let features = self.features(width, !columns.is_empty())?;
         let outputs = match &features {
             // A sum of grids chooses the axes of each itself.
@@ -173,40 +260,11 @@ impl ModelOptions {
         })
     }
 
-    /// What the inputs mean; empty if all are plain numbers.
-    fn columns(&self, inputs: &[String]) -> Result<Vec<Column>> {
-        let mut columns = vec![Column::Numeric; inputs.len()];
-        let entry = |option: &str, text: &String| -> Result<(usize, f64)> {
-            let Some((name, value)) = text.split_once('=') else {
-                bail!("{option}: '{text}' is not column=number");
-            };
-            let Some(place) = inputs.iter().position(|i| i == name) else {
-                bail!("{option}: '{name}' is not one of the inputs {}", inputs.join(", "));
-            };
-            Ok((place, number(option, value)?))
-        };
-        for text in &self.periodic {
-            let (place, period) = entry("--periodic", text)?;
-            ensure!(period > 0.0, "--periodic: the period of {text} must be positive");
-            columns[place] = Column::Periodic { period };
-        }
-        for text in &self.categorical {
-            let (place, levels) = entry("--categorical", text)?;
-            ensure!(
-                levels >= 2.0 && levels.fract() == 0.0,
-                "--categorical: {text} is not a number of levels"
-            );
-            columns[place] = Column::Categorical { levels: levels as usize, ordered: false };
-        }
-        let plain = columns.iter().all(|c| *c == Column::Numeric);
-        Ok(if plain { Vec::new() } else { columns })
-    }
-
     /// Whether any option describes the model.
     pub(crate) fn is_given(&self) -> bool {
         let texts = [&self.features, &self.grid, &self.kernel, &self.learn, &self.half_life, &self.bounds];
         texts.iter().any(|t| t.is_some())
-            || [&self.init, &self.periodic, &self.categorical].iter().any(|l| !l.is_empty())
+            || [&self.init, &self.periodic, &self.categorical, &self.calendar].iter().any(|l| !l.is_empty())
             || self.pretrain.is_some()
     }
 
@@ -251,15 +309,21 @@ impl ModelOptions {
         Ok(schedule)
     }
 
+    /// Refuses a half-life in hours, say, of times whose unit is not known.
+    pub(crate) fn check_time_unit(&self, column: &str, is_numeric: bool) -> Result<()> {
+        match &self.half_life {
+            Some(text) if is_numeric && time_unit(text).is_some() => bail!(
+                "--half-life: {text} has a unit, but column '{column}' holds plain numbers; say the half-life in the unit \
+                 of the column, as {}",
+                &text[..text.len() - 1]
+            ),
+            _ => Ok(()),
+        }
+    }
+
     fn half_life(&self, timed: bool) -> Result<Option<HalfLife>> {
         let Some(text) = &self.half_life else { return Ok(None) };
-        let unit = match text.chars().last() {
-            Some('s') => Some(1.0),
-            Some('m') => Some(60.0),
-            Some('h') => Some(3600.0),
-            Some('d') => Some(86_400.0),
-            _ => None,
-        };
+        let unit = time_unit(text);
         let span = number("--half-life", if unit.is_some() { &text[..text.len() - 1] } else { text })?;
         ensure!(span > 0.0, "--half-life: {text} is not above 0");
         match (unit, timed) {
@@ -291,6 +355,17 @@ impl ModelOptions {
         let bounds: Vec<_> = text.split(',').map(interval).collect::<Result<_>>()?;
         ensure!(bounds.len() == width, "--bounds: {} intervals were given for {width} inputs", bounds.len());
         Ok(InputScaling::Bounds(bounds))
+    }
+}
+
+/// The seconds of the unit at the end of a span, as in 12h.
+fn time_unit(text: &str) -> Option<f64> {
+    match text.chars().last() {
+        Some('s') => Some(1.0),
+        Some('m') => Some(60.0),
+        Some('h') => Some(3600.0),
+        Some('d') => Some(86_400.0),
+        _ => None,
     }
 }
 

@@ -62,6 +62,8 @@ pub(crate) struct Summary<'a> {
     pub(crate) stored: &'a Stored,
     pub(crate) rows: u64,
     pub(crate) skipped: u64,
+    /// Rows that raised an alarm and were therefore not learned.
+    pub(crate) passed_over: u64,
     pub(crate) holdout: Option<Figures>,
     pub(crate) seconds: f64,
     pub(crate) model_file: Option<String>,
@@ -75,7 +77,9 @@ impl Summary<'_> {
         let hyper: Map<_, _> = hyper.into_iter().flatten().map(|(k, v)| (k, json!(v))).collect();
         json!({
             "rows": self.rows,
+            "rows_in_all": self.stored.rows,
             "skipped": self.skipped,
+            "not_learned_after_alarm": self.passed_over,
             "prequential": Figures::of_stream(&self.stored.model).json(),
             "holdout": self.holdout.map_or(Value::Null, Figures::json),
             "seconds": { "total": self.seconds, "per_row": self.seconds / (self.rows as f64).max(1.0) },
@@ -94,7 +98,16 @@ impl Summary<'_> {
     pub(crate) fn lines(&self) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         let mut line = |name: &str, value: String| lines.push((name.to_string(), value));
-        line("rows", format!("{}{}", self.rows, skipped(self.skipped)));
+        // Figures are of all rows, so they are said beside all rows.
+        let all = if self.stored.rows > self.rows {
+            format!(" now, {} in all", self.stored.rows)
+        } else {
+            String::new()
+        };
+        line("rows", format!("{}{all}{}", self.rows, skipped(self.skipped)));
+        if self.passed_over > 0 {
+            line("alarms", format!("{} rows raised one and were not learned", self.passed_over));
+        }
         line("along the stream", Figures::of_stream(&self.stored.model).text());
         if let Some(holdout) = self.holdout {
             line("held out", format!("{} ({} rows)", holdout.text(), holdout.rows()));

@@ -8,6 +8,7 @@ use wiski::feature::FeatureMap;
 use wiski::model::{Reads, Z95};
 use wiski::persist::{self, Answer, Model, Stored};
 
+use crate::files::Inputs;
 use crate::input::{Row, Source};
 use crate::model_options::number;
 use crate::output::say;
@@ -54,6 +55,9 @@ pub(crate) struct View {
 impl Plot {
     pub(crate) fn run(&self) -> Result<()> {
         is_png(&self.output)?;
+        let inputs = Inputs::default().and("the model", &self.model);
+        let inputs = self.data.iter().fold(inputs, |inputs, path| inputs.and("the data", path));
+        inputs.keep("--output", &self.output)?;
         let mut stored: Stored = reading::load(&self.model)?;
         ensure!(stored.model.is_running(), "{}: still collecting the first rows", self.model.display());
         let view = self.view(&stored)?;
@@ -80,7 +84,7 @@ impl Plot {
         if let Some(path) = &self.data {
             let source = Source::open(path, &self.reading.format)?;
             let kind = reading::kind(&stored.model);
-            let mut rows = reading::select(source, &stored.columns, kind, Wanted::Required)?;
+            let mut rows = reading::select(source, &stored.columns, kind, Wanted::Required, &self.reading)?;
             let (mut row, mut bad) = (Row::default(), BadRows::new(self.reading.on_bad_row));
             while reading::next(&mut rows, &mut row, &mut bad)? {
                 data.push((row.inputs.clone(), row.target));

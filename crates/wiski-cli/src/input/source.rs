@@ -1,9 +1,12 @@
 //! A file or pipe whose columns are known and of which no row has been read.
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     io::{self, Read},
 };
+
+use wiski::persist::Reading;
 
 use super::{
     Format, Options, Records, Result, Rows, Selection, bytes,
@@ -104,23 +107,59 @@ impl Source {
         &self.name
     }
 
-    /// All columns of numbers but those excepted, judged by the first row or by Parquet's schema. A first row that is
-    /// itself bad is an error. From a pipe, this waits for the first row.
-    pub(crate) fn infer_inputs(&mut self, except: &[&str]) -> Result<Inferred> {
-        let numeric = self.records.numeric().map_err(|fault| match fault {
+    /// Which columns hold numbers, judged by the first row or by Parquet's schema. A first row that is itself bad is an
+    /// error. From a pipe, this waits for the first row.
+    fn numeric(&mut self) -> Result<Vec<bool>> {
+        self.records.numeric().map_err(|fault| match fault {
             Fault::Read(why) => Error::Read { file: self.name.clone(), row: 0, why },
             Fault::Record(column, what) => {
                 let column = column.map(|column| self.columns()[column].clone());
                 let (file, line) = (self.name.clone(), self.records.line());
                 Error::BadRow(Box::new(BadRow { file, row: 1, line, column, what }))
             }
-        })?;
+        })
+    }
+
+    /// Whether a column holds plain numbers.
+    pub(crate) fn is_numeric(&mut self, name: &str) -> Result<bool> {
+        let place = self.find(name)?;
+        Ok(self.numeric()?[place])
+    }
+
+    /// The different texts of a column, sorted; `None` if there are more than `limit`. Bad rows count for nothing.
+    pub(crate) fn levels(mut self, name: &str, limit: usize) -> Result<Option<Vec<String>>> {
+        let place = self.find(name)?;
+        self.records.keep(place);
+        let (mut found, mut row, mut text) = (BTreeSet::new(), 0, String::new());
+        loop {
+            match self.records.advance() {
+                Ok(false) => return Ok(Some(found.into_iter().collect())),
+                Ok(true) => row += 1,
+                Err(Fault::Record(..)) => {
+                    row += 1;
+                    continue;
+                }
+                Err(Fault::Read(why)) => return Err(Error::Read { file: self.name, row, why }),
+            }
+            if self.records.value(place).label(&mut text).is_ok() && !found.contains(&text) {
+                if found.len() == limit {
+                    return Ok(None);
+                }
+                found.insert(text.clone());
+            }
+        }
+    }
+
+    /// All columns of numbers but those excepted, and others that are wanted all the same, in the order of the file.
+    pub(crate) fn infer_inputs(&mut self, except: &[&str], wanted: &[&str]) -> Result<Inferred> {
+        let numeric = self.numeric()?;
         let mut inferred = Inferred { inputs: Vec::new(), left_out: Vec::new() };
         for (name, numeric) in self.columns().iter().zip(numeric) {
-            if except.contains(&name.as_str()) {
+            let wanted = wanted.contains(&name.as_str());
+            if except.contains(&name.as_str()) && !wanted {
                 continue;
             }
-            let usable = numeric && !name.is_empty();
+            let usable = wanted || numeric && !name.is_empty();
             if usable { &mut inferred.inputs } else { &mut inferred.left_out }.push(name.clone());
         }
         Ok(inferred)
@@ -131,6 +170,7 @@ impl Source {
         let all = |names: &[String]| names.iter().map(|name| self.find(name)).collect::<Result<Vec<_>>>();
         let one = |name: &Option<String>| name.as_ref().map(|name| self.find(name)).transpose();
         let inputs = all(&selection.inputs)?;
+        let readings = selection.readings.iter().cloned().chain(std::iter::repeat(Reading::Number));
         let (noise, time) = (one(&selection.noise)?, one(&selection.time)?);
         let target = match &selection.target {
             Some(target) => Some((self.find(&target.column)?, target.clone())),
@@ -144,6 +184,7 @@ impl Source {
         let others = target.iter().map(|(column, _)| *column).chain(noise).chain(time);
         let all = if selection.cells { 0..self.columns().len() } else { 0..0 };
         inputs.iter().copied().chain(others).chain(all).for_each(|column| self.records.keep(column));
+        let inputs = inputs.into_iter().zip(readings).collect();
         let (name, records, cells) = (self.name, self.records, selection.cells);
         Ok(Rows { name, records, inputs, target, noise, time, cells, number: 0 })
     }

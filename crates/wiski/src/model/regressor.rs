@@ -248,6 +248,13 @@ impl OnlineRegressor {
         Ok(p)
     }
 
+    /// As [`OnlineRegressor::predict`], for an observation whose noise variance is known (for [`NoiseModel::Known`]).
+    pub fn predict_noisy(&mut self, x: &[f64], variance: f64) -> Result<Prediction> {
+        self.require_known_noise()?;
+        positive("noise", variance, 0)?;
+        Ok(Prediction { noise: variance, ..self.predict(x)? })
+    }
+
     fn before_warm_up(&self) -> Result<Prediction> {
         if self.targets.weight < 2.0 {
             let reason = "the model has seen fewer than two rows";

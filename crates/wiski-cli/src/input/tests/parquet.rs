@@ -180,7 +180,7 @@ fn the_schema_tells_the_inputs() {
     let (_dir, path) = open(Compression::SNAPPY, ".parquet");
     let mut source = Source::open(&path, &Options::default()).unwrap();
     assert_eq!(source.columns().len(), 15);
-    let inferred = source.infer_inputs(&["double"]).unwrap();
+    let inferred = source.infer_inputs(&["double"], &[]).unwrap();
     assert_eq!(inferred.inputs, ["float", "int", "big", "flag", "maybe", "price", "wide", "half"]);
     assert_eq!(inferred.left_out, ["name", "micros", "nanos", "date", "old", "list"]);
     let mut rows = source.select(&inputs(&["float"])).unwrap();

@@ -1,0 +1,85 @@
+//! Results that no model should take at their word: a program that diverged and printed 1e200 says that the place is
+//! bad, not how bad.
+//!
+//! With large values wanted, m the median of the results so far and s their spread (the distance between quartiles):
+//!
+//! | result | what the model sees |
+//! | --- | --- |
+//! | below m − 20 s | m − 20 s: bad, but such that the others can still be told apart |
+//! | above m + 10⁹ (s + \|m\|) | nothing: no function has such a peak, a failed trial has |
+//! | any other | itself |
+//!
+//! Before there are enough results to judge by, all pass, cut to ±10¹⁰⁰, whose squares are still numbers.
+
+/// Spreads below the median from which on a result is cut.
+const DEPTH: f64 = 20.0;
+/// Spreads above the median from which on a result is not believed.
+const HEIGHT: f64 = 1e9;
+/// The largest size of a result.
+const LARGEST: f64 = 1e100;
+/// Results that a judgment needs.
+const ENOUGH: usize = 4;
+
+/// The results so far, sorted, large ones being wanted.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Plausible(Vec<f64>);
+
+impl Plausible {
+    /// Those of the given results.
+    pub(super) fn of(values: impl Iterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = values.collect();
+        sorted.sort_by(f64::total_cmp);
+        Self(sorted)
+    }
+
+    /// Takes a result in.
+    pub(super) fn add(&mut self, value: f64) {
+        let place = self.0.partition_point(|v| *v < value);
+        self.0.insert(place, value);
+    }
+
+    /// What a model should see of a result; `None` if it is not to be believed.
+    pub(super) fn seen(&self, value: f64) -> Option<f64> {
+        if self.0.len() < ENOUGH {
+            return Some(value.clamp(-LARGEST, LARGEST));
+        }
+        let quantile = |share: f64| self.0[((self.0.len() - 1) as f64 * share).round() as usize];
+        let median = quantile(0.5);
+        // Results that are mostly equal have their spread farther out, or are measured against their size.
+        let spreads = [quantile(0.75) - quantile(0.25), quantile(0.9) - quantile(0.1), median.abs(), 1.0];
+        let spread = spreads.into_iter().find(|s| *s > 0.0).unwrap_or(1.0);
+        if value > median + HEIGHT * (spread + median.abs()) {
+            return None;
+        }
+        Some(value.max(median - DEPTH * spread).clamp(-LARGEST, LARGEST))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_absurd_is_changed() {
+        let usual = Plausible::of((0..20).map(f64::from));
+        // Quartiles 5 and 14, median 10 (places are rounded).
+        for (value, seen) in [
+            (-3.0, Some(-3.0)),
+            (-100.0, Some(-100.0)),
+            (-1e30, Some(10.0 - 20.0 * 9.0)),
+            (f64::MIN, Some(10.0 - 20.0 * 9.0)),
+            (1e3, Some(1e3)),
+            (1e30, None),
+        ] {
+            assert_eq!(usual.seen(value), seen, "{value}");
+        }
+        assert_eq!(Plausible::default().seen(1e200), Some(1e100));
+        // A plateau with one needle in it.
+        let mut flat = Plausible::of(std::iter::repeat_n(0.0, 9));
+        assert_eq!(flat.seen(50.0), Some(50.0));
+        assert_eq!(flat.seen(-50.0), Some(-20.0));
+        flat.add(-50.0);
+        flat.add(3.0);
+        assert_eq!(flat.0, [-50.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0]);
+    }
+}
