@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use wiski::large::{Accuracy, Engine};
 use wiski::learn::WarmUpTraining;
-use wiski::model::{DriftDetector, HalfLife, InputScaling, NoiseModel};
+use wiski::model::{DriftDetector, HalfLife, InputScaling, NoiseModel, StartValue};
 use wiski::persist::CalendarPart;
 use wiski::{Features, Kernel, OffGrid, Schedule, Settings};
 
@@ -77,10 +77,14 @@ pub(crate) struct ModelOptions {
     #[arg(long, value_name = "LO:HI,…", allow_hyphen_values = true)]
     bounds: Option<String>,
 
-    /// Start values, as lengthscale=0.5,0.7 outputscale=0.8 noise=0.05, in scaled units (inputs −1 to 1,
-    /// targets of variance 1). With --learn off they stay
+    /// Start values of hyperparameters, as lengthscale=0.5,0.7 outputscale=0.8 noise=0.05, in the units of the data
+    /// (lengths in those of their column, variances in those of the target squared). With --learn off they stay
     #[arg(long, value_name = "NAME=VALUES", num_args = 1..)]
     init: Vec<String>,
+
+    /// Hyperparameters that stay at a value, as period=1 or noise=0.04, in the units of the data
+    #[arg(long, value_name = "NAME=VALUES", num_args = 1..)]
+    fix: Vec<String>,
 
     /// How posteriors are computed: dense (a factorization, exact), sparse (exact, for matern12 on large grids),
     /// krylov (iterations, for large grids) or auto: by the size of the grid and the kernel
@@ -206,18 +210,13 @@ impl ModelOptions {
         let additive = matches!(features, Features::Additive { .. } | Features::Auto);
         ensure!((1..=4).contains(&outputs), "--features: a grid has 1 to 4 axes, not {outputs}");
         let schedule = self.schedule()?;
-        let mut kernel = Kernel::parse(self.kernel.as_deref().unwrap_or("rbf"), outputs)?;
+        let kernel = Kernel::parse(self.kernel.as_deref().unwrap_or("rbf"), outputs)?;
         if additive {
             ensure!(self.kernel.is_none(), "--kernel: a sum of grids has its own kernel for each");
-            let only_noise = self.init.iter().all(|entry| entry.starts_with("noise="));
+            let only_noise = self.init.iter().chain(&self.fix).all(|entry| entry.starts_with("noise="));
             ensure!(only_noise, "--init: of a sum of grids only the noise can be given");
         }
-        let mut noise = None;
-        for entry in &self.init {
-            if let Some(value) = start_value(entry, &mut kernel)? {
-                noise = Some(value);
-            }
-        }
+        let start_values = self.start_values(&kernel, known_noise)?;
         let defaults = Settings::default();
         let fixed = schedule == Schedule::Off && !self.init.is_empty();
         let grid = self.grid(outputs)?;
@@ -230,7 +229,7 @@ impl ModelOptions {
             grid,
             kernel: if additive { None } else { Some(kernel) },
             columns,
-            initial_noise: noise.unwrap_or(defaults.initial_noise),
+            start_values,
             schedule,
             fit_warm_up: !fixed,
             training: WarmUpTraining {
@@ -260,11 +259,22 @@ impl ModelOptions {
         })
     }
 
+    /// What was said about hyperparameters.
+    fn start_values(&self, kernel: &Kernel, known_noise: bool) -> Result<Vec<StartValue>> {
+        let init = self.init.iter().map(|entry| ("--init", entry, false));
+        let fix = self.fix.iter().map(|entry| ("--fix", entry, true));
+        init.chain(fix)
+            .map(|(option, entry, fixed)| start_value(option, entry, fixed, kernel, known_noise))
+            .collect()
+    }
+
     /// Whether any option describes the model.
     pub(crate) fn is_given(&self) -> bool {
         let texts = [&self.features, &self.grid, &self.kernel, &self.learn, &self.half_life, &self.bounds];
         texts.iter().any(|t| t.is_some())
-            || [&self.init, &self.periodic, &self.categorical, &self.calendar].iter().any(|l| !l.is_empty())
+            || [&self.init, &self.fix, &self.periodic, &self.categorical, &self.calendar]
+                .iter()
+                .any(|l| !l.is_empty())
             || self.pretrain.is_some()
     }
 
@@ -389,38 +399,29 @@ fn numbers<T>(text: &str, number: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> 
     text.split(',').map(number).collect()
 }
 
-/// Puts a start value such as `lengthscale=0.5,0.7` into the kernel; returns it if it is the noise's.
-fn start_value(entry: &str, kernel: &mut Kernel) -> Result<Option<f64>> {
+/// What an entry such as `lengthscale=0.5,0.7` says.
+fn start_value(
+    option: &str,
+    entry: &str,
+    fixed: bool,
+    kernel: &Kernel,
+    known_noise: bool,
+) -> Result<StartValue> {
     let Some((name, values)) = entry.split_once('=') else {
-        bail!("--init: '{entry}' is not a setting such as lengthscale=0.5");
+        bail!("{option}: '{entry}' is not a setting such as lengthscale=0.5");
     };
-    let values = numbers(values, |v| number("--init", v))?;
-    ensure!(values.iter().all(|&v| v > 0.0), "--init: {entry} must be positive");
-    if name == "noise" {
-        ensure!(values.len() == 1, "--init: there is one noise, not {}", values.len());
-        return Ok(Some(values[0]));
-    }
-    let names = kernel.parameter_names();
-    // `lengthscale` stands for lengthscale[0], lengthscale[1], …; a full name for itself.
-    // In a sum, each part's number stands before the name, as in 0.lengthscale[0].
-    let stem = |full: &str| {
-        let stem = full.split('[').next().unwrap_or(full);
-        stem == name || stem.split_once('.').is_some_and(|(_, own)| own == name)
-    };
-    let own: Vec<usize> = (0..names.len()).filter(|&i| names[i] == name || stem(&names[i])).collect();
-    if own.is_empty() {
-        bail!("--init: there is no hyperparameter '{name}'; there are noise, {}", names.join(", "));
-    }
+    let values = numbers(values, |v| number(option, v))?;
+    ensure!(values.iter().all(|&v| v > 0.0), "{option}: {entry} must be positive");
+    ensure!(!(known_noise && name == "noise"), "{option}: the noise of each row is in --noise-col");
+    let names: Vec<String> = kernel.parameter_names().into_iter().chain(["noise".to_string()]).collect();
+    let start = StartValue { name: name.into(), values, fixed };
+    let stem = |full: &str| full.split('[').next().is_some_and(|stem| stem.rsplit('.').next() == Some(name));
+    let own = names.iter().filter(|full| *full == name || stem(full)).count();
+    ensure!(own > 0, "{option}: there is no hyperparameter '{name}'; there are {}", names.join(", "));
     ensure!(
-        values.len() == 1 || values.len() == own.len(),
-        "--init: {} values were given for {} hyperparameters '{name}'",
-        values.len(),
-        own.len()
+        start.values.len() == 1 || start.values.len() == own,
+        "{option}: {} values were given for {own} hyperparameters '{name}'",
+        start.values.len()
     );
-    let mut parameters = kernel.parameters();
-    for (place, &i) in own.iter().enumerate() {
-        parameters[i] = values[place.min(values.len() - 1)];
-    }
-    kernel.set_parameters(&parameters)?;
-    Ok(None)
+    Ok(start)
 }

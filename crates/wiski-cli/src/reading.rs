@@ -192,7 +192,7 @@ pub(crate) fn refusal(
 }
 
 /// A number with six digits, as a person would write it.
-fn brief(value: f64) -> String {
+pub(crate) fn brief(value: f64) -> String {
     let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
     if rounded.abs() < 1e-12 { "0".into() } else { format!("{rounded}") }
 }

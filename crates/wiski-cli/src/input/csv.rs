@@ -1,5 +1,10 @@
 //! CSV: a header that names the columns, then a record a line; fields that contain delimiters, line ends or quotation
 //! marks stand in quotation marks.
+//!
+//! Records are cut by searches for single bytes, 16 or 32 at a time. An automaton that looks at every byte (csv-core) was
+//! measured against it: a sixth faster for cells of five characters, a third slower for cells of seventeen digits; and
+//! bounded records, records handed out while the stream is silent and going on behind an open quotation mark would have
+//! to be built around it all the same.
 
 use std::str::from_utf8;
 

@@ -68,13 +68,24 @@ impl Source {
             Fault::Record(_, what) => Error::Header { file: name.clone(), what },
         };
         let empty = |needed| Error::Empty { file: name.clone(), needed };
-        let (stream, progress) = bytes::open(stream, total).map_err(fail)?;
+        let (mut stream, progress) = bytes::open(stream, total).map_err(fail)?;
+        let mut magic = Vec::with_capacity(PARQUET.len());
+        if options.format.is_none_or(|format| format == Format::Parquet) {
+            // Byte by byte, so that a line shorter than this is not waited for.
+            while magic.len() < PARQUET.len()
+                && PARQUET.starts_with(&magic)
+                && stream.by_ref().take(1).read_to_end(&mut magic).map_err(fail)? > 0
+            {}
+        }
+        let is_parquet = options.format == Some(Format::Parquet) || magic == PARQUET;
+        let stream: bytes::Stream = Box::new(io::Cursor::new(magic).chain(stream));
+        if is_parquet {
+            let records = Box::new(Parquet::from_pipe(stream).map_err(fail)?);
+            return Ok(Self { name, records });
+        }
         let mut lines = Lines::new(stream).map_err(fail)?;
         let first = lines.peek().map_err(fail)?;
         let records: Box<dyn Records> = match (options.format, first) {
-            (Some(Format::Parquet), _) => {
-                return Err(fail(io::Error::other("Parquet cannot be read from a pipe")));
-            }
             (Some(Format::Ndjson), Some(b'[')) => {
                 return Err(fail(io::Error::other(
                     "a JSON array; one object a line is needed, as jq -c '.[]' writes",
@@ -84,7 +95,7 @@ impl Source {
                 let json = Ndjson::open(lines, progress).map_err(header)?;
                 Box::new(json.ok_or_else(|| empty("a JSON object a line"))?)
             }
-            (Some(Format::Csv) | None, _) => {
+            (Some(Format::Csv | Format::Parquet) | None, _) => {
                 let delimiter = options.delimiter.unwrap_or(b',');
                 match Csv::open(lines, progress, delimiter, !options.no_header).map_err(header)? {
                     Head::Names(csv) => Box::new(csv),
@@ -205,9 +216,12 @@ impl Source {
     }
 }
 
+/// How a Parquet file begins.
+const PARQUET: &[u8] = b"PAR1";
+
 fn begins_as_parquet(path: &str) -> bool {
-    let mut magic = [0; 4];
-    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"PAR1"
+    let mut magic = [0; PARQUET.len()];
+    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == PARQUET
 }
 
 /// What may have been meant by a column that does not exist.

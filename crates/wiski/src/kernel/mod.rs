@@ -214,12 +214,17 @@ impl Kernel {
     /// A factor that is not positive and finite leaves an invalid kernel, which the model builder refuses.
     #[must_use]
     pub fn scaled(mut self, factor: f64) -> Self {
-        let mut leading: Vec<usize> = self.terms.iter().map(|t| t.scales[0]).collect();
-        leading.dedup();
-        for i in leading {
+        for i in self.leading_scales() {
             self.parameters[i].value *= factor;
         }
         self
+    }
+
+    /// The places of the scales that have the unit of a variance: the first of each term.
+    pub(crate) fn leading_scales(&self) -> Vec<usize> {
+        let mut leading: Vec<usize> = self.terms.iter().map(|t| t.scales[0]).collect();
+        leading.dedup();
+        leading
     }
 
     /// The number of axes d.

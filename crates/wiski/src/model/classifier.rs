@@ -92,6 +92,9 @@ pub struct OnlineClassifier {
     #[serde(skip, default = "no_classes")]
     softmax: Arc<Softmax>,
     metrics: PrequentialClasses,
+    /// Rows off the grid of which nothing was learned.
+    #[serde(default)]
+    ignored: u64,
     #[serde(skip)]
     published: Published<ClassSnapshot>,
 }
@@ -138,6 +141,7 @@ impl OnlineClassifier {
             warm_up: LabelledRows::default(),
             running: None,
             metrics: PrequentialClasses::default(),
+            ignored: 0,
             published: Published::default(),
         })
     }
@@ -171,6 +175,12 @@ impl OnlineClassifier {
     /// Running figures of the predictions made by [`OnlineClassifier::step`] after the warm-up.
     pub fn metrics(&self) -> &PrequentialClasses {
         &self.metrics
+    }
+
+    /// How many rows of [`OnlineClassifier::step`] lay off the grid, so that nothing was learned of them
+    /// ([`OffGrid::Prior`](super::OffGrid::Prior)), since the warm-up.
+    pub fn ignored(&self) -> u64 {
+        self.ignored
     }
 
     /// The Gaussian process of a class on the grid, once the warm-up is over. Its targets are those of
@@ -236,7 +246,8 @@ impl OnlineClassifier {
         label: &str,
         time: Option<f64>,
     ) -> Result<Option<ClassPrediction>> {
-        let (_, prediction) = self.learn(x, label, time, true)?;
+        let (outcome, prediction) = self.learn(x, label, time, true)?;
+        self.ignored += u64::from(outcome == Outcome::OffGrid);
         if let Some(p) = &prediction {
             let class = self.labels.names()[..p.probabilities.len()].iter().position(|n| n == label);
             self.metrics.record(&p.probabilities, p.best, class);

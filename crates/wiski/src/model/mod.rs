@@ -14,6 +14,7 @@ mod settings;
 mod stream;
 mod targets;
 mod text;
+mod units;
 mod wiski;
 
 use crate::error::{Result, length};
@@ -29,6 +30,7 @@ pub use regressor::{BlockSummary, OnlineRegressor};
 pub use settings::{Features, HalfLife, InputScaling, NoiseModel, Schedule, Settings, TargetScaling};
 pub use stream::Reader;
 pub use targets::TargetScale;
+pub use units::{StartValue, in_user_units};
 pub use wiski::Wiski;
 
 /// What became of an observation.

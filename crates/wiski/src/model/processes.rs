@@ -10,8 +10,9 @@
 use super::encoder::Encoder;
 use super::settings::{Features, NoiseModel, Schedule, Settings};
 use super::stream::{self, Fading};
+use super::targets::TargetScale;
 use super::{OffGrid, OnlineGp, Outcome, Wiski};
-use crate::error::{Error, Result, length};
+use crate::error::{Error, Result, finite, length};
 use crate::feature::{FeatureMap, Identity, Moments};
 use crate::kernel::Kernel;
 use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, Rows};
@@ -120,6 +121,8 @@ impl Restore for Processes {
                 length("gradient", self.space.dim(), gradient.len())?;
             }
         }
+        finite("rows since the last refit", self.rows_since_refit, 0)?;
+        self.fading.check()?;
         let own = self.classes.iter().map(|p| p.model.stats()).chain(&self.never);
         if own.into_iter().any(|stats| stats.lattice() != lattice) {
             let reason = "the classes live on different grids".into();
@@ -138,6 +141,7 @@ impl Processes {
         adding: bool,
     ) -> Result<Self> {
         let scaling = stream::column_scaling(settings, &rows.x, input_dim)?;
+        let settings = &settings.in_scaled_units(&scaling, TargetScale::IDENTITY, input_dim)?;
         let mut lattice = stream::lattice(settings, input_dim)?;
         let likelihood = Dirichlet::new(count);
         let mut kernel = settings.start_kernel(input_dim)?;

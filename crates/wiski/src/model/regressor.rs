@@ -40,6 +40,9 @@ pub struct BlockSummary {
     pub share: f64,
 }
 
+/// The smallest known noise variance, as a share of the variance of the targets.
+const LEAST_NOISE: f64 = 1e-10;
+
 /// An online Gaussian process regression on raw rows.
 ///
 /// ```
@@ -67,6 +70,9 @@ pub struct OnlineRegressor {
     running: Option<Box<Running>>,
     metrics: Prequential,
     drifts: u64,
+    /// Rows off the grid of which nothing was learned.
+    #[serde(default)]
+    ignored: u64,
     #[serde(skip)]
     published: Published<Snapshot>,
 }
@@ -77,6 +83,8 @@ impl Restore for OnlineRegressor {
     fn restore(&mut self) -> Result<()> {
         self.settings.check(self.input_dim)?;
         length("warm-up rows", self.warm_up.len() * self.input_dim, self.warm_up.x.len())?;
+        self.targets.check()?;
+        self.times.iter().try_for_each(|&time| finite("time", time, 0))?;
         if let Some(running) = &self.running {
             length("columns", self.input_dim, running.encoder.map().input_dim())?;
         }
@@ -99,6 +107,7 @@ impl OnlineRegressor {
             running: None,
             metrics: Prequential::default(),
             drifts: 0,
+            ignored: 0,
             published: Published::default(),
         })
     }
@@ -131,7 +140,7 @@ impl OnlineRegressor {
         let known = settings.features == Features::Identity && settings.inputs != InputScaling::WarmUp;
         if !known || stats.lattice().grids().len() != 1 {
             let reason =
-                "the coordinates must be known beforehand: one grid, Features::Identity and declared bounds";
+                "the coordinates must be known beforehand: one grid, inputs as they are and declared bounds";
             return Err(Error::Unsupported { operation: "a model from statistics", reason });
         }
         let mut model = Self::new(dim, settings)?;
@@ -272,7 +281,7 @@ impl OnlineRegressor {
     pub fn observe_noisy(&mut self, x: &[f64], y: f64, variance: f64) -> Result<Outcome> {
         if self.settings.noise == NoiseModel::Learned {
             let reason =
-                "this model learns its noise; choose NoiseModel::Known to give a variance for each row";
+                "this model learns its noise; a variance for each row needs one whose noise is known";
             return Err(Error::Unsupported { operation: "known noise", reason });
         }
         self.learn(x, y, variance, None).map(|(outcome, _)| outcome)
@@ -315,12 +324,34 @@ impl OnlineRegressor {
         self.drifts
     }
 
+    /// How many rows lay off the grid, so that nothing was learned of them ([`OffGrid::Prior`](super::OffGrid::Prior)),
+    /// since the warm-up.
+    pub fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
     fn require_known_noise(&self) -> Result<()> {
         if self.settings.noise == NoiseModel::Known {
             return Ok(());
         }
-        let reason = "this model learns its noise; choose NoiseModel::Known to give a variance for each row";
+        let reason = "this model learns its noise; a variance for each row needs one whose noise is known";
         Err(Error::Unsupported { operation: "known noise", reason })
+    }
+
+    /// Refuses a known noise variance that is nothing beside the variance of the targets: what follows from such a row
+    /// cannot be computed.
+    fn check_known_noise(&self, noise: f64) -> Result<()> {
+        if self.settings.noise == NoiseModel::Learned || self.targets.weight < 2.0 {
+            return Ok(());
+        }
+        let least = LEAST_NOISE * self.targets.std().powi(2);
+        if noise >= least {
+            return Ok(());
+        }
+        let reason = format!(
+            "a variance of {noise:e} is too small beside the targets; at least {least:.1e} is needed"
+        );
+        Err(Error::Config { field: "noise".into(), reason })
     }
 
     /// Learns many rows, given row after row; stops at the first that is refused and says which.
@@ -360,6 +391,7 @@ impl OnlineRegressor {
         stream::check_row(x, self.input_dim)?;
         finite("y", y, 0)?;
         positive("noise", noise, 0)?;
+        self.check_known_noise(noise)?;
         if let Some(time) = time {
             finite("time", time, 0)?;
         }
@@ -367,6 +399,7 @@ impl OnlineRegressor {
             let refits = running.refits;
             let learned = running.learn(x, y, noise, time, &self.settings, &self.targets)?;
             self.targets.observe(y);
+            self.ignored += u64::from(learned.0 == Outcome::OffGrid);
             if running.refits > refits {
                 self.publish();
             }
@@ -404,6 +437,8 @@ impl OnlineRegressor {
             let reason = "at least two rows are needed";
             return Err(Error::Unsupported { operation: "ending the warm-up", reason });
         }
+        // The first rows came before the targets' variance was known.
+        self.warm_up.noise.iter().try_for_each(|&noise| self.check_known_noise(noise))?;
         let running =
             Running::start(&self.warm_up, &self.times, &self.settings, self.input_dim, &self.targets)?;
         self.running = Some(Box::new(running));

@@ -8,7 +8,7 @@ use super::settings::{NoiseModel, Schedule, Settings, TargetScaling};
 use super::stream::{self, Fading};
 use super::targets::{TargetMoments, TargetScale};
 use super::{OnlineGp, Outcome, Wiski};
-use crate::error::{Result, length, positive};
+use crate::error::{Result, finite, length};
 use crate::feature::{FeatureMap, Identity};
 use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, LbfgsB, Rows};
 use crate::posterior::{Prediction, PredictionGradient};
@@ -46,7 +46,12 @@ impl Restore for Running {
             length("coordinates of the optimiser", self.space.dim(), adam.dim())?;
             length("gradient", self.space.dim(), gradient.len())?;
         }
-        positive("scale of the targets", self.scale.scale, 0)
+        if let Some((_, gradient)) = &self.every_step {
+            gradient.iter().try_for_each(|&g| finite("gradient", g, 0))?;
+        }
+        finite("rows since the last refit", self.rows_since_refit, 0)?;
+        self.fading.check()?;
+        self.scale.check()
     }
 }
 
@@ -78,6 +83,7 @@ impl Running {
         let dim = stats.lattice().dim();
         let scaling = stream::column_scaling(settings, &[], dim)?;
         let scale = Self::start_scale(settings, targets);
+        let settings = &settings.in_scaled_units(&scaling, scale, dim)?;
         let (hyper, space) = Self::start_values(settings, dim, scale)?;
         let map = FeatureMap::from(Identity::new(dim));
         let moments = map.new_moments();
@@ -138,6 +144,7 @@ impl Running {
     ) -> Result<Self> {
         let scaling = stream::column_scaling(settings, &rows.x, input_dim)?;
         let scale = Self::start_scale(settings, targets);
+        let settings = &settings.in_scaled_units(&scaling, scale, input_dim)?;
         let mut scaled = Rows::default();
         let mut row = Vec::new();
         for (i, x) in rows.x.chunks_exact(input_dim).enumerate() {
@@ -256,6 +263,7 @@ impl Running {
         if settings.targets == TargetScaling::Running && targets.weight >= 2.0 {
             let new = TargetScale { shift: targets.mean, scale: targets.std() };
             let factor = new.scale / self.scale.scale;
+            self.space.rescale_fixed(&self.model.hyperparameters(), factor);
             self.model.rescale_targets((new.shift - self.scale.shift) / self.scale.scale, factor)?;
             self.scale = new;
         }

@@ -5,7 +5,7 @@ use crate::feature::Column;
 use crate::kernel::{Family, Kernel, MAX_DIM};
 use crate::large::Engine;
 use crate::learn::{HyperSpace, Hyperparameters, Hyperprior, Start, WarmUpTraining};
-use crate::model::{DriftDetector, OffGrid};
+use crate::model::{DriftDetector, OffGrid, StartValue};
 use serde::{Deserialize, Serialize};
 
 /// The largest grid that can be asked for.
@@ -148,6 +148,8 @@ pub struct Settings {
     pub kernel: Option<Kernel>,
     /// The start value of the noise variance, in units of the scaled target.
     pub initial_noise: f64,
+    /// Where hyperparameters start, or stay, in the units of the data. Of a sum of grids only the noise can be given.
+    pub start_values: Vec<StartValue>,
     /// When hyperparameters are learned.
     pub schedule: Schedule,
     /// Whether hyperparameters are fitted on the warm-up rows at all.
@@ -198,6 +200,7 @@ impl Default for Settings {
             rank_budget: 768,
             kernel: None,
             initial_noise: std::f64::consts::LN_2,
+            start_values: Vec::new(),
             schedule: Schedule::Geometric { ratio: 1.1 },
             fit_warm_up: true,
             softplus: false,
@@ -286,12 +289,27 @@ impl Settings {
         self.warm_up.unwrap_or(automatic).max(2)
     }
 
-    /// The kernel to start from.
-    pub(crate) fn start_kernel(&self, input_dim: usize) -> Result<Kernel> {
+    /// The kernel to start from, without start values.
+    pub(super) fn plain_kernel(&self, input_dim: usize) -> Result<Kernel> {
         match &self.kernel {
             Some(kernel) => Ok(kernel.clone()),
             None => Kernel::new(Family::Rbf, self.outputs(input_dim)),
         }
+    }
+
+    /// The kernel to start from.
+    pub(crate) fn start_kernel(&self, input_dim: usize) -> Result<Kernel> {
+        let mut kernel = self.plain_kernel(input_dim)?;
+        let (names, mut parameters) = (Self::names(&kernel), kernel.parameters());
+        for start in &self.start_values {
+            for (i, value) in start.places(&names)? {
+                if let Some(parameter) = parameters.get_mut(i) {
+                    *parameter = value;
+                }
+            }
+        }
+        kernel.set_parameters(&parameters)?;
+        Ok(kernel)
     }
 
     /// How the given hyperparameters are learned.
@@ -308,6 +326,13 @@ impl Settings {
                 space = space.with_prior(name, prior)?;
             }
         }
+        for start in self.start_values.iter().filter(|start| start.fixed) {
+            // A sum of grids has its noise at the end, as one grid has.
+            let names: Vec<String> = hyper.named().into_iter().map(|(name, _)| name).collect();
+            for (i, value) in start.places(&names)? {
+                space = space.with_fixed(i, value)?;
+            }
+        }
         self.priors.iter().try_fold(space, |space, (name, prior)| space.with_prior(name, *prior))
     }
 
@@ -320,10 +345,16 @@ impl Settings {
             self.columns.iter().enumerate().try_for_each(|(i, c)| c.check(i))?;
             if !self.is_additive() && self.columns.iter().any(|c| *c != Column::Numeric) {
                 return refuse(
-                    "columns",
-                    "periodic and categorical columns need a sum of grids: Features::Auto",
+                    "features",
+                    "columns that repeat or are levels need a sum of grids (additive, or auto)",
                 );
             }
+        }
+        if let Some(other) = self.start_values.iter().find(|s| self.is_additive() && s.name != "noise") {
+            return refuse(&other.name, "of a sum of grids only the noise can be given");
+        }
+        if self.noise == NoiseModel::Known && self.start_values.iter().any(|s| s.name == "noise") {
+            return refuse("noise", "it is known for each row");
         }
         if self.is_additive() && self.kernel.is_some() {
             return refuse("kernel", "a sum of grids has a kernel for each, chosen by its columns");

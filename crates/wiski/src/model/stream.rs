@@ -282,6 +282,12 @@ impl Fading {
         Self { last_time, ..Self::default() }
     }
 
+    /// Refuses what no rows can have left behind.
+    pub(super) fn check(&self) -> Result<()> {
+        finite("pending decay", self.pending_halvings, 0)?;
+        self.last_time.map_or(Ok(()), |time| finite("time", time, 0))
+    }
+
     /// Lets one more row pass; returns the factor by which everything learned is to be decayed now, if any.
     pub(super) fn pass(&mut self, half_life: Option<HalfLife>, time: Option<f64>) -> Result<Option<f64>> {
         self.pending_halvings += match (half_life, time) {

@@ -171,6 +171,14 @@ impl Model {
         }
     }
 
+    /// How many rows lay off the grid, so that nothing was learned of them.
+    pub fn ignored(&self) -> u64 {
+        match self {
+            Self::Regressor(model) => model.ignored(),
+            Self::Classifier(model) => model.ignored(),
+        }
+    }
+
     /// Whether the warm-up is over.
     pub fn is_running(&self) -> bool {
         match self {

@@ -84,6 +84,12 @@ impl TryFrom<SavedStats> for Stats {
     fn try_from(saved: SavedStats) -> Result<Self> {
         let SavedStats { lattice, gram, b, c, log_noise, count } = saved;
         length("b", lattice.len(), b.len())?;
+        for (field, value) in [("c", c), ("log_noise", log_noise), ("count", count)] {
+            finite(field, value, 0)?;
+        }
+        if count < 0.0 {
+            positive("count", count, 0)?;
+        }
         let gram = match gram {
             SavedGram::Exact(parts) => Gram::Exact(BlockMatrix::from_parts(&lattice, &parts)?),
             SavedGram::LowRank(root) => {

@@ -55,10 +55,14 @@ impl Program {
             done += 1;
             match ended {
                 Ended::Value(value) => {
+                    let before = failures(optimizer);
                     optimizer.tell(&x, value)?;
-                    if optimizer.trials().last().is_some_and(|trial| trial.outcome == Outcome::Failed) {
+                    // Those of the first trials show as absurd only beside the others.
+                    let unbelieved = failures(optimizer) - before;
+                    if unbelieved > 0 {
                         eprintln!(
-                            "wiski: trial {done} counts as failed: {value} cannot be believed beside the other results"
+                            "wiski: after trial {done}: {unbelieved} results cannot be believed beside the others, and \
+                             count as failed"
                         );
                     }
                 }
@@ -84,6 +88,10 @@ impl Program {
             let _ = send.send((x, ended));
         });
     }
+}
+
+fn failures(optimizer: &Optimizer) -> usize {
+    optimizer.trials().iter().filter(|trial| trial.outcome == Outcome::Failed).count()
 }
 
 fn execute(command: &str, key: Option<&str>) -> Ended {

@@ -44,6 +44,7 @@ restored_after_reading!(Exact);
 impl Restore for Exact {
     fn restore(&mut self) -> Result<()> {
         self.space.check_fits(&self.process.hyperparameters()?)?;
+        self.scale.check()?;
         let unknowns = self.space.dim();
         self.adam.as_ref().map_or(Ok(()), |a| length("coordinates of the optimiser", unknowns, a.dim()))
     }

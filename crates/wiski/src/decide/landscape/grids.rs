@@ -69,6 +69,7 @@ impl Restore for Grids {
     fn restore(&mut self) -> Result<()> {
         length("coordinates", self.process.input_dim(), self.reads().count())?;
         self.frame.check(self.dim)?;
+        self.scale.check()?;
         self.region.as_ref().map_or(Ok(()), |region| region.searched().check(self.dim))?;
         if let Some(k) = self.reads().find(|&k| k >= self.dim) {
             let reason = format!("there is no dimension {k} among {}", self.dim);
