@@ -55,16 +55,36 @@ const CASES: &[Case] = &[
     // Malformed: whatever a cell, a line or a file can be.
     Case { name: "malformed/text", options: "", rows: || with_line("1,abc,2"), promise: Kept("row 201") },
     Case { name: "malformed/short", options: "", rows: || with_line("1"), promise: Kept("--from-row 201") },
-    Case { name: "malformed/nan", options: "", rows: || with_line("1,2,nan"), promise: Kept("not a finite number") },
-    Case { name: "malformed/huge", options: "", rows: || with_line("1,2,1e999"), promise: Kept("not a finite number") },
+    Case {
+        name: "malformed/nan",
+        options: "",
+        rows: || with_line("1,2,nan"),
+        promise: Kept("not a finite number"),
+    },
+    Case {
+        name: "malformed/huge",
+        options: "",
+        rows: || with_line("1,2,1e999"),
+        promise: Kept("not a finite number"),
+    },
     Case {
         name: "malformed/skipped",
         options: "--on-bad-row skip",
         rows: || spoiled(300, |i, own| if i % 10 == 9 { "x,,".into() } else { own.into() }),
         promise: Skipped(30, 0.2),
     },
-    Case { name: "malformed/first-row", options: "", rows: || "a,b,y\n1,2\n".into(), promise: Refused("row 1") },
-    Case { name: "malformed/binary", options: "", rows: || "\u{0}\u{1}\u{2}".repeat(99), promise: Refused("no column") },
+    Case {
+        name: "malformed/first-row",
+        options: "",
+        rows: || "a,b,y\n1,2\n".into(),
+        promise: Refused("row 1"),
+    },
+    Case {
+        name: "malformed/binary",
+        options: "",
+        rows: || "\u{0}\u{1}\u{2}".repeat(99),
+        promise: Refused("no column"),
+    },
     Case { name: "malformed/empty", options: "", rows: String::new, promise: Refused("is empty") },
     Case {
         name: "malformed/quote",
@@ -73,7 +93,12 @@ const CASES: &[Case] = &[
         promise: Kept("a quotation mark is never closed"),
     },
     // Duplicated: rows that say nothing new, or contradict each other.
-    Case { name: "duplicated/all", options: "", rows: || "a,b,y\n".to_string() + &"1,2,3\n".repeat(500), promise: Learned(0.1) },
+    Case {
+        name: "duplicated/all",
+        options: "",
+        rows: || "a,b,y\n".to_string() + &"1,2,3\n".repeat(500),
+        promise: Learned(0.1),
+    },
     Case {
         name: "duplicated/contradicting",
         options: "",
@@ -83,30 +108,58 @@ const CASES: &[Case] = &[
     Case {
         name: "duplicated/column",
         options: "",
-        rows: || spoiled(400, |_, own| own.split(',').next().map(|a| format!("{a},{a},{a}")).unwrap_or_default()),
+        rows: || {
+            spoiled(400, |_, own| own.split(',').next().map(|a| format!("{a},{a},{a}")).unwrap_or_default())
+        },
         promise: Learned(0.2),
     },
     // Frozen: a column or a target that stops moving.
     Case {
         name: "frozen/input",
         options: "",
-        rows: || spoiled(400, |i, own| if i < 40 { own.into() } else { own.replacen(own.split(',').next().unwrap_or(""), "3", 1) }),
+        rows: || {
+            spoiled(400, |i, own| {
+                if i < 40 { own.into() } else { own.replacen(own.split(',').next().unwrap_or(""), "3", 1) }
+            })
+        },
         promise: Learned(1.0),
     },
-    Case { name: "frozen/target", options: "", rows: || spoiled(400, |i, _| format!("{},{},5", i % 7, i % 11)), promise: Learned(1e-3) },
+    Case {
+        name: "frozen/target",
+        options: "",
+        rows: || spoiled(400, |i, _| format!("{},{},5", i % 7, i % 11)),
+        promise: Learned(1e-3),
+    },
     // Noise that is known to be nothing.
     Case {
         name: "noiseless",
         options: "--inputs a --noise-col b",
-        rows: || spoiled(300, |i, own| format!("{},{},1", own.split(',').next().unwrap_or("0"), if i == 250 { "1e-300" } else { "0.1" })),
+        rows: || {
+            spoiled(300, |i, own| {
+                format!(
+                    "{},{},1",
+                    own.split(',').next().unwrap_or("0"),
+                    if i == 250 { "1e-300" } else { "0.1" }
+                )
+            })
+        },
         promise: Kept("too small beside the targets"),
     },
     // Files and options that do not fit each other.
-    Case { name: "unfit/classes", options: "--classify", rows: || table(300, 1), promise: Refused("different labels") },
+    Case {
+        name: "unfit/classes",
+        options: "--classify",
+        rows: || table(300, 1),
+        promise: Refused("different labels"),
+    },
     Case {
         name: "unfit/many-classes-many-inputs",
         options: "--classify --features additive --inputs a,b",
-        rows: || spoiled(120, |i, own| format!("{},{}", &own[..own.rfind(',').unwrap_or(0)], ["x", "y", "z"][i % 3])),
+        rows: || {
+            spoiled(120, |i, own| {
+                format!("{},{}", &own[..own.rfind(',').unwrap_or(0)], ["x", "y", "z"][i % 3])
+            })
+        },
         promise: Refused("two classes"),
     },
     // Rising (a clock as an input), far (one input beyond everything), wide (hundreds of columns) and glitching (one

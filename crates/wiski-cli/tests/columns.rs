@@ -50,7 +50,7 @@ fn texts_and_dates_are_inputs_and_the_model_remembers_them() {
     // Every command reads the file's own columns.
     folder.write(
         "new.csv",
-        "shop,when,open,\"price, net\"\nsouth,2024-02-03T15:00Z,true,0.5\nnorth,2024-02-05 15:00,FALSE,0.5\n",
+        "shop,when,open,\"price, net\"\nsouth,2024-02-03T15:00Z,true,0.5\nnorth,2024-02-05 15:00,TRUE,0.5\n",
     );
     let means =
         column(&folder.ok("predict m.wiski new.csv").replace("price, net", "price").replace('"', ""), "mean");

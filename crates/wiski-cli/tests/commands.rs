@@ -521,9 +521,9 @@ fn bench_reports_every_operation() {
 fn help_is_there_for_everything() {
     let folder = Folder::new();
     let text = folder.ok("--help");
-    for command in
-        ["stream", "predict", "update", "refit", "forget", "shard", "merge", "info", "plot", "sample", "bench"]
-    {
+    for command in [
+        "stream", "predict", "update", "refit", "forget", "shard", "merge", "info", "plot", "sample", "bench",
+    ] {
         assert!(text.contains(command));
         assert!(folder.ok(&format!("{command} --help")).contains("Usage"), "{command}");
     }
