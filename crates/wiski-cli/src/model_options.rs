@@ -319,16 +319,23 @@ impl ModelOptions {
         Ok(schedule)
     }
 
-    /// Refuses a half-life in hours, say, of times whose unit is not known.
-    pub(crate) fn check_time_unit(&self, column: &str, is_numeric: bool) -> Result<()> {
-        match &self.half_life {
-            Some(text) if is_numeric && time_unit(text).is_some() => bail!(
-                "--half-life: {text} has a unit, but column '{column}' holds plain numbers; say the half-life in the unit \
-                 of the column, as {}",
-                &text[..text.len() - 1]
-            ),
-            _ => Ok(()),
-        }
+    /// Refuses a half-life in hours, say, of times whose unit is not known. Only then the file is asked: from a pipe, that
+    /// waits for its first row.
+    pub(crate) fn check_time_unit(
+        &self,
+        column: &str,
+        is_numeric: impl FnOnce() -> Result<bool>,
+    ) -> Result<()> {
+        let Some(text) = self.half_life.as_ref().filter(|text| time_unit(text).is_some()) else {
+            return Ok(());
+        };
+        ensure!(
+            !is_numeric()?,
+            "--half-life: {text} has a unit, but column '{column}' holds plain numbers; say the half-life in the unit of \
+             the column, as {}",
+            &text[..text.len() - 1]
+        );
+        Ok(())
     }
 
     fn half_life(&self, timed: bool) -> Result<Option<HalfLife>> {

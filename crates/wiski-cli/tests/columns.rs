@@ -99,10 +99,10 @@ fn pictures_of_levels_and_circles_show_their_own_range() {
     folder
         .refused("plot m.wiski -o no.svg --axes when.hour --at shop=west", "'west' is not one of the levels");
     // The same with numbers for levels and a declared period.
-    let rows: String = (0..400)
-        .map(|i| format!("{},{},{}\n", i % 24, i % 7, f64::from(i % 7) + (f64::from(i % 24) / 4.0).sin()))
+    let rows: Vec<String> = (0..400)
+        .map(|i| format!("{},{},{}", i % 24, i % 7, f64::from(i % 7) + (f64::from(i % 24) / 4.0).sin()))
         .collect();
-    folder.write("n.csv", format!("h,k,y\n{rows}"));
+    folder.write("n.csv", format!("h,k,y\n{}", rows.join("\n")));
     folder.ok("stream n.csv --target y --categorical k=7 --periodic h=24 --model n.wiski --report out2");
     folder.ok("plot n.wiski -o n.svg");
     folder.ok("plot n.wiski -o n2.svg --axes k");
@@ -111,15 +111,15 @@ fn pictures_of_levels_and_circles_show_their_own_range() {
 #[test]
 fn a_column_may_have_several_periods() {
     let folder = Folder::new();
-    let rows: String = (0..1200)
+    let rows: Vec<String> = (0..1200)
         .map(|i| {
             let h = f64::from(i * 11 % 2000);
             let y =
                 (h / 24.0 * std::f64::consts::TAU).sin() + 2.0 * (h / 168.0 * std::f64::consts::TAU).cos();
-            format!("{h},{y}\n")
+            format!("{h},{y}")
         })
         .collect();
-    folder.write("h.csv", format!("hours,y\n{rows}"));
+    folder.write("h.csv", format!("hours,y\n{}", rows.join("\n")));
     let json = folder
         .json("stream h.csv --target y --periodic hours=24,hours=168 --model m.wiski --json --holdout 0.2");
     assert!(json["holdout"]["rmse"].as_f64().unwrap() < 0.05, "{json}");
@@ -132,8 +132,8 @@ fn a_column_may_have_several_periods() {
 #[test]
 fn times_say_what_they_mean() {
     let folder = Folder::new();
-    let rows: String = (0..300).map(|i| format!("{i},{}\n", (f64::from(i) / 20.0).sin())).collect();
-    folder.write("t.csv", format!("hours,y\n{rows}"));
+    let rows: Vec<String> = (0..300).map(|i| format!("{i},{}", (f64::from(i) / 20.0).sin())).collect();
+    folder.write("t.csv", format!("hours,y\n{}", rows.join("\n")));
     folder.refused("stream t.csv --target y --time-col hours", "--inputs hours makes it an input too");
     folder.refused(
         "stream t.csv --target y --time-col hours --inputs hours --half-life 48h",
@@ -148,8 +148,8 @@ fn times_say_what_they_mean() {
 #[test]
 fn names_with_commas_can_be_said() {
     let folder = Folder::new();
-    let rows: String = (0..200).map(|i| format!("{},{},{}\n", i % 24, i % 10, i % 7)).collect();
-    folder.write("d.csv", format!("\"a,b\",\"c=d\",y\n{rows}"));
+    let rows: Vec<String> = (0..200).map(|i| format!("{},{},{}", i % 24, i % 10, i % 7)).collect();
+    folder.write("d.csv", format!("\"a,b\",\"c=d\",y\n{}", rows.join("\n")));
     let run = |list: &[&str]| {
         let mut command = folder.command("stream d.csv --target y --model m.wiski --quiet");
         let output = command.args(list).output().unwrap();
@@ -185,9 +185,9 @@ fn predictions_know_the_noise_of_their_rows() {
     // The band of the function alone is another one, and so it is without the column, which is said.
     let latent = folder.ok("predict m.wiski new.csv --latent");
     assert!(covered(&latent) < 0.5);
-    let without: String =
-        folder.read("new.csv").lines().map(|l| format!("{}\n", l.rsplit_once(',').unwrap().0)).collect();
-    folder.write("without.csv", without);
+    let new = folder.read("new.csv");
+    let without: Vec<&str> = new.lines().map(|l| l.rsplit_once(',').unwrap().0).collect();
+    folder.write("without.csv", without.join("\n"));
     let done = folder.run("predict m.wiski without.csv");
     assert!(done.err.contains("no column 'v'") && done.code == Some(0), "{}", done.err);
     assert_eq!(column(&done.out, "std"), column(&latent, "std"));

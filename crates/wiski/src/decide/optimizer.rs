@@ -447,7 +447,6 @@ impl Optimizer {
                 return Err(error);
             }
         }
-        self.plausible.add(sign * value);
         self.settle(x, Outcome::Value(value), variance);
         Ok(())
     }
@@ -467,8 +466,8 @@ impl Optimizer {
         Ok(())
     }
 
-    /// Goes through all trials as a model sees them. Those of the initial design are judged by all of it, later ones by
-    /// those before them; before the design is complete, those that cannot be believed become failed ones.
+    /// Goes through all trials as a model sees them, measured against those of the initial design. When that is complete,
+    /// those of it that cannot be believed become failed ones.
     fn review(&mut self) -> Result<()> {
         let sign = self.sign();
         let value = |trial: &Trial| match trial.outcome {
@@ -476,7 +475,7 @@ impl Optimizer {
             Outcome::Failed => None,
         };
         let initial = self.initial();
-        let mut plausible = Plausible::of(self.trials.iter().filter_map(value).take(initial));
+        let plausible = Plausible::of(self.trials.iter().filter_map(value).take(initial));
         let mut results = Rows::default();
         let (mut count, mut failed) = (0, Vec::new());
         for (i, trial) in self.trials.iter().enumerate() {
@@ -487,9 +486,6 @@ impl Optimizer {
                     results.push(&h, seen, trial.variance.unwrap_or(1.0));
                 }
                 None => failed.push(i),
-            }
-            if count >= initial {
-                plausible.add(value);
             }
             count += 1;
         }

@@ -1,8 +1,9 @@
 //! Results that no model should take at their word: a program that diverged and printed 1e200 says that the place is
 //! bad, not how bad.
 //!
-//! With large values wanted, m the median of the sane results so far and s twice the distance from it to the better
-//! quartile (the distance between quartiles, were bad results not farther off than good ones):
+//! The results of the initial design set the scale: they are spread over the whole space, where later ones crowd around
+//! the best. With large values wanted, m the median of the sane ones among them and s twice the distance from it to the
+//! better quartile (the distance between quartiles, were bad results not farther off than good ones):
 //!
 //! | result | what the model sees |
 //! | --- | --- |
@@ -12,8 +13,8 @@
 //!
 //! Sane are those on the better side of a gap, if there is one: of a factor of 10⁹ in the distance to the best, beyond
 //! which results are also 10⁹ times as large as the best. Most trials of a search may diverge, and still the others are
-//! what the function is about. Before there are enough results to judge by, all pass, cut to ±10¹⁰⁰, whose squares are
-//! still numbers.
+//! what the function is about. Fewer than four results are no scale: then all pass, cut to ±10¹⁰⁰, whose squares are still
+//! numbers.
 
 /// Spreads below the median from which on a result is cut.
 const DEPTH: f64 = 20.0;
@@ -24,7 +25,7 @@ const LARGEST: f64 = 1e100;
 /// Results that a judgment needs.
 const ENOUGH: usize = 4;
 
-/// The results so far, sorted, large ones being wanted.
+/// The results that set the scale, sorted, large ones being wanted.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Plausible(Vec<f64>);
 
@@ -34,12 +35,6 @@ impl Plausible {
         let mut sorted: Vec<f64> = values.collect();
         sorted.sort_by(f64::total_cmp);
         Self(sorted)
-    }
-
-    /// Takes a result in.
-    pub(super) fn add(&mut self, value: f64) {
-        let place = self.0.partition_point(|v| *v < value);
-        self.0.insert(place, value);
     }
 
     /// What a model should see of a result; `None` if it is not to be believed.
@@ -108,11 +103,8 @@ mod tests {
         let close = Plausible::of([-4.0, -3.0, -1e-3, -1e-9, -1e-13, 0.0].into_iter());
         assert_eq!(close.sane().len(), 6);
         // A plateau with one needle in it.
-        let mut flat = Plausible::of(std::iter::repeat_n(0.0, 9));
+        let flat = Plausible::of(std::iter::repeat_n(0.0, 9));
         assert_eq!(flat.seen(50.0), Some(50.0));
         assert_eq!(flat.seen(-50.0), Some(-20.0));
-        flat.add(-50.0);
-        flat.add(3.0);
-        assert_eq!(flat.0, [-50.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0]);
     }
 }

@@ -52,7 +52,7 @@ impl<'a> Plan<'a> {
             }
         };
         if let Some(time) = &columns.time {
-            options.model_options.check_time_unit(time, source.is_numeric(time)?)?;
+            options.model_options.check_time_unit(time, || Ok(source.is_numeric(time)?))?;
         }
         let kind = match &resumed {
             Some(stored) => reading::kind(&stored.model),
