@@ -131,12 +131,11 @@ impl ModelOptions {
         let wishes = self.wishes()?;
         let texts: Vec<&str> = wishes.texts().collect();
         texts.iter().try_for_each(|name| source.find(name).map(|_| ()))?;
-        let (columns, left_out) = match asked {
-            Some(asked) => (asked, Vec::new()),
-            None => {
-                let inferred = source.infer_inputs(others, &texts)?;
-                (inferred.inputs, inferred.left_out)
-            }
+        let (columns, left_out) = if let Some(asked) = asked {
+            (asked, Vec::new())
+        } else {
+            let inferred = source.infer_inputs(others, &texts)?;
+            (inferred.inputs, inferred.left_out)
         };
         InputPlan::new(&columns, left_out, &wishes, |column| {
             let declare = format!("--categorical '{column}=this|that' declares them");

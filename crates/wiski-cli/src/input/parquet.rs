@@ -79,7 +79,7 @@ const LARGEST_PIPED: u64 = 1 << 30;
 impl Parquet {
     /// Reads a file.
     pub(super) fn open(file: File) -> io::Result<Self> {
-        Self::from_chunks(SerializedFileReader::new(file)?)
+        Ok(Self::from_chunks(SerializedFileReader::new(file)?))
     }
 
     /// Reads a pipe to its end.
@@ -91,10 +91,10 @@ impl Parquet {
                 format!("more than {} MiB of Parquet from a pipe; give it as a file", LARGEST_PIPED >> 20);
             return Err(io::Error::other(reason));
         }
-        Self::from_chunks(SerializedFileReader::new(Bytes::from(whole))?)
+        Ok(Self::from_chunks(SerializedFileReader::new(Bytes::from(whole))?))
     }
 
-    fn from_chunks(file: impl FileReader + 'static) -> io::Result<Self> {
+    fn from_chunks(file: impl FileReader + 'static) -> Self {
         let file: Box<dyn FileReader> = Box::new(file);
         let meta = file.metadata().file_metadata();
         let schema = meta.schema_descr();
@@ -110,7 +110,7 @@ impl Parquet {
             }
         }
         let rows_in_file = meta.num_rows().max(0) as u64;
-        Ok(Self {
+        Self {
             file,
             batch: columns.iter().map(|_| None).collect(),
             columns,
@@ -122,7 +122,7 @@ impl Parquet {
             left_in_group: 0,
             rows_read: 0,
             rows_in_file,
-        })
+        }
     }
 
     /// Decodes the next batch; `false` if there is none.

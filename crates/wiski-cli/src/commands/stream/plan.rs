@@ -44,12 +44,11 @@ impl<'a> Plan<'a> {
         let mut source = Source::open(&options.input, &options.reading.format)?;
 
         let resumed = options.resumed()?;
-        let (columns, inputs) = match &resumed {
-            Some(stored) => (options.same_columns(&stored.columns)?, None),
-            None => {
-                let (columns, inputs) = options.columns(&mut source)?;
-                (columns, Some(inputs))
-            }
+        let (columns, inputs) = if let Some(stored) = &resumed {
+            (options.same_columns(&stored.columns)?, None)
+        } else {
+            let (columns, inputs) = options.columns(&mut source)?;
+            (columns, Some(inputs))
         };
         if let Some(time) = &columns.time {
             options.model_options.check_time_unit(time, || Ok(source.is_numeric(time)?))?;
