@@ -97,7 +97,7 @@ impl Classifier {
             let settings = parameters.settings(input_dim)?;
             Ok(OnlineClassifier::new(input_dim, Classes { labels, unseen }, settings)?)
         })?;
-        let columns = Columns { inputs, target, noise: None, time: None };
+        let columns = Columns { inputs, target, ..Columns::default() };
         let state = State { columns, rows: 0, journal_from: 0, model, image: None };
         Ok(Self { state: Shared::new(state), input_dim })
     }

@@ -89,7 +89,7 @@ impl Optimizer {
     ) -> PyResult<Self> {
         let dimension = |(name, lo, hi, log, integer): Given| {
             let scale = if log { Scale::Log } else { Scale::Linear };
-            Dimension { name, lo, hi, scale, integer }
+            Dimension { scale, integer, ..Dimension::linear(name, lo, hi) }
         };
         let settings = OptimizerSettings {
             goal: if maximize { Goal::Maximise } else { Goal::Minimise },

@@ -107,7 +107,7 @@ impl Regressor {
     #[new]
     fn new(input_dim: usize, parameters: Parameters, inputs: Vec<String>, target: String) -> PyResult<Self> {
         let model = guarded(|| Ok(OnlineRegressor::new(input_dim, parameters.settings(input_dim)?)?))?;
-        let columns = Columns { inputs, target, noise: None, time: None };
+        let columns = Columns { inputs, target, ..Columns::default() };
         Ok(Self::of(State::new(columns, model)))
     }
 
@@ -127,7 +127,7 @@ impl Regressor {
             settings.inputs = wiski::model::InputScaling::Bounds(bounds);
             Ok(OnlineRegressor::from_stats(sums, settings)?)
         })?;
-        let columns = Columns { inputs, target, noise: None, time: None };
+        let columns = Columns { inputs, target, ..Columns::default() };
         Ok(Self::of(State { rows: model.count() as u64, ..State::new(columns, model) }))
     }
 

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use wiski::feature::Column;
-use wiski::model::{HalfLife, InputScaling, NoiseModel};
+use wiski::model::{HalfLife, InputScaling, NoiseModel, StartValue};
 use wiski::{Error, Kernel, Result, Settings};
 
 /// The parameters, as a Python dictionary gives them.
@@ -43,7 +43,7 @@ impl Parameters {
             features: self.features.parse()?,
             grid: self.grid.clone().unwrap_or_default(),
             columns: self.columns(input_dim)?,
-            initial: self.initial.clone(),
+            start_values: self.initial.iter().map(start_value).collect(),
             schedule: self.schedule.parse()?,
             inputs: self.bounds.clone().map_or(InputScaling::WarmUp, InputScaling::Bounds),
             noise: if self.known_noise { NoiseModel::Known } else { NoiseModel::Learned },
@@ -77,6 +77,11 @@ impl Parameters {
         let plain = columns.iter().all(|c| *c == Column::Numeric);
         Ok(if plain { Vec::new() } else { columns })
     }
+}
+
+/// A start value, in the units of the data.
+fn start_value((name, values): &(String, Vec<f64>)) -> StartValue {
+    StartValue { name: name.clone(), values: values.clone(), fixed: false }
 }
 
 /// The parameters of an estimator with these settings.

@@ -190,10 +190,22 @@ def test_known_noise():
     model = OnlineGPRegressor(known_noise=True).fit(X, y, noise=variance)
     _, std = model.predict([[0.25], [0.75]], return_std=True)
     assert std[0] < 0.1 * std[1]
+    # An observation there has the noise that it is known to have, if that is said; the function has none.
+    rows, noise = [[0.25], [0.75]], np.array([0.0001, 1.0])
+    _, observed = model.predict(rows, return_std=True, noise=noise)
+    np.testing.assert_allclose(observed**2, std**2 + noise, rtol=1e-12)
+    _, covariance = model.predict(rows, return_cov=True, noise=noise)
+    np.testing.assert_allclose(np.diag(covariance), observed**2, rtol=1e-9)
+    _, latent = model.predict(rows, return_std=True, noise=noise, include_noise=False)
+    np.testing.assert_array_equal(latent, std)
+    with pytest.raises(wiski.WiskiError, match="must be positive"):
+        model.predict(rows, return_std=True, noise=[0.0, 1.0])
     model.forget(X[:1], y[:1], noise=variance[:1])
     assert model.n_seen_ == 299
     with pytest.raises(wiski.WiskiError, match="this model learns its noise"):
         OnlineGPRegressor().fit(X, y, noise=variance)
+    with pytest.raises(wiski.WiskiError, match="this model learns its noise"):
+        OnlineGPRegressor().fit(X, y).predict(X[:1], return_std=True, noise=[1.0])
 
 
 def test_many_columns_and_special_ones():

@@ -4,8 +4,11 @@
 //! failed, 2 the input, a file or an option is wrong.
 
 mod commands;
+mod files;
 mod input;
+mod inputs;
 mod model_options;
+mod names;
 mod output;
 mod progress;
 mod reading;
@@ -37,6 +40,8 @@ enum Command {
     Predict(commands::predict::Predict),
     /// Learn further rows into a saved model
     Update(commands::update::Update),
+    /// Fit the hyperparameters of a model to everything it has learned
+    Refit(commands::refit::Refit),
     /// Un-learn rows that a model has learned
     Forget(commands::forget::Forget),
     /// Make an empty model with the scales and hyperparameters of another, to be merged later
@@ -54,6 +59,7 @@ enum Command {
     /// Choose which rows of a pool to measure next
     Explore(commands::explore::Explore),
     /// Reproduce the experiments of the paper
+    #[cfg(feature = "reproduce")]
     Reproduce(commands::reproduce::Reproduce),
     /// Measure how fast this machine is
     Bench(commands::bench::Bench),
@@ -64,6 +70,7 @@ fn main() -> ExitCode {
         Command::Stream(command) => command.run(),
         Command::Predict(command) => command.run(),
         Command::Update(command) => command.run(),
+        Command::Refit(command) => command.run(),
         Command::Forget(command) => command.run(),
         Command::Shard(command) => command.run(),
         Command::Merge(command) => command.run(),
@@ -72,6 +79,7 @@ fn main() -> ExitCode {
         Command::Sample(command) => command.run(),
         Command::Optimize(command) => command.run(),
         Command::Explore(command) => command.run(),
+        #[cfg(feature = "reproduce")]
         Command::Reproduce(command) => command.run(),
         Command::Bench(command) => command.run(),
     };

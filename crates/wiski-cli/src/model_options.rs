@@ -1,19 +1,29 @@
 //! The options that describe a model, and the settings they mean.
 
-use anyhow::{Result, bail, ensure};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use wiski::engine::Engine;
-use wiski::feature::Column;
 use wiski::large::Accuracy;
-use wiski::model::{HalfLife, InputScaling, NoiseModel};
-use wiski::{Kernel, OffGrid, Schedule, Settings};
+use wiski::model::{DriftDetector, HalfLife, InputScaling, NoiseModel, StartValue};
+use wiski::persist::CalendarPart;
+use wiski::{Features, Kernel, OffGrid, Schedule, Settings};
+
+use crate::input::{self, Source};
+use crate::inputs::{InputPlan, Levels, Wishes};
+use crate::names;
+
+/// A column with more texts than this is no column of levels.
+const MOST_LEVELS: usize = 1000;
 
 /// What kind of model, and how it learns.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ModelOptions {
-    /// How rows become coordinates on grids: identity, additive (a sum of small grids; additive:12 for twelve
-    /// directions), project:2 (a learned projection to two), mlp:64,64:2 (a perceptron), or auto: identity for
-    /// one or two inputs, else additive [default: auto]
+    /// How rows become coordinates: identity, points:512 (a sum of small grids with inducing points over all inputs
+    /// where they help), additive (the grids alone; additive:12 for twelve directions), project:2 (a learned projection
+    /// to two), mlp:64,64:2 (a perceptron), or auto: identity for one or two inputs, else points (for classes
+    /// additive) [default: auto]
     #[arg(long, value_name = "MAP")]
     features: Option<String>,
 
@@ -27,20 +37,27 @@ pub(crate) struct ModelOptions {
     #[arg(long, value_name = "EXPRESSION")]
     kernel: Option<String>,
 
-    /// Inputs that repeat, with their period, as hour=24,weekday=7
-    #[arg(long, value_name = "COLUMN=PERIOD", value_delimiter = ',')]
+    /// Inputs that repeat, with their period, as hour=24,weekday=7; a column may have several, as h=24,h=168
+    #[arg(long, value_name = "COLUMN=PERIOD")]
     periodic: Vec<String>,
 
-    /// Inputs that are levels 0, 1, …, with their number, as station=12
-    #[arg(long, value_name = "COLUMN=LEVELS", value_delimiter = ',')]
+    /// Inputs that are levels: station for texts, which are looked up in the file first; station=north|south to
+    /// declare them; station=12 for the numbers 0 to 11
+    #[arg(long, value_name = "COLUMN[=LEVELS]")]
     categorical: Vec<String>,
+
+    /// Columns of dates or times whose parts are inputs, as when=hour+weekday: hour (of the day), weekday, yearday (of
+    /// the year), all three of which repeat, and days (since 1970). In UTC
+    #[arg(long, value_name = "COLUMN=PARTS")]
+    calendar: Vec<String>,
 
     /// When hyperparameters are learned: geometric:1.1 (whenever there are a tenth more rows), every-step
     /// (one step for each row, as in the paper) or off [default: geometric:1.1]
     #[arg(long, value_name = "SCHEDULE")]
     learn: Option<String>,
 
-    /// Let a row count half after so many rows; with --time-col after so much time, as 3600, 90m, 12h or 7d
+    /// Let a row count half after so many rows; with --time-col after so much time: 90m, 12h or 7d for
+    /// dates and times, a number in the unit of the column for plain numbers
     #[arg(long, value_name = "SPAN")]
     half_life: Option<String>,
 
@@ -61,10 +78,14 @@ pub(crate) struct ModelOptions {
     #[arg(long, value_name = "LO:HI,…", allow_hyphen_values = true)]
     bounds: Option<String>,
 
-    /// Start values, as lengthscale=0.5,0.7 outputscale=0.8 noise=0.05, in scaled units (inputs −1 to 1,
-    /// targets of variance 1). With --learn off they stay
+    /// Start values of hyperparameters, as lengthscale=0.5,0.7 outputscale=0.8 noise=0.05, in the units of the data
+    /// (lengths in those of their column, variances in those of the target squared). With --learn off they stay
     #[arg(long, value_name = "NAME=VALUES", num_args = 1..)]
     init: Vec<String>,
+
+    /// Hyperparameters that stay at a value, as period=1 or noise=0.04, in the units of the data
+    #[arg(long, value_name = "NAME=VALUES", num_args = 1..)]
+    fix: Vec<String>,
 
     /// How posteriors are computed: dense (a factorization, exact), sparse (exact, for matern12 on large grids),
     /// krylov (iterations, for large grids) or auto: by the size of the grid and the kernel
@@ -99,22 +120,91 @@ enum EngineOption {
 }
 
 impl ModelOptions {
-    /// The settings for rows of `width` inputs, of which `total` are expected if that is known.
+    /// The inputs of a file: those asked for, or all columns of numbers besides `others` and those that an option
+    /// makes inputs. `file` is where levels can be looked up.
+    pub(crate) fn inputs(
+        &self,
+        asked: Option<Vec<String>>,
+        others: &[&str],
+        source: &mut Source,
+        file: Option<(&Path, &input::Options)>,
+    ) -> Result<InputPlan> {
+        let wishes = self.wishes()?;
+        let texts: Vec<&str> = wishes.texts().collect();
+        texts.iter().try_for_each(|name| source.find(name).map(|_| ()))?;
+        let (columns, left_out) = if let Some(asked) = asked {
+            (asked, Vec::new())
+        } else {
+            let inferred = source.infer_inputs(others, &texts)?;
+            (inferred.inputs, inferred.left_out)
+        };
+        InputPlan::new(&columns, left_out, &wishes, |column| {
+            let declare = format!("--categorical '{column}=this|that' declares them");
+            let Some((path, options)) = file else {
+                bail!("--categorical: the levels of '{column}' cannot be looked up in a pipe; {declare}");
+            };
+            let source = Source::open(&path.display().to_string(), options)?;
+            match source.levels(column, MOST_LEVELS)? {
+                Some(levels) => Ok(levels),
+                None => bail!("--categorical: '{column}' has more than {MOST_LEVELS} levels"),
+            }
+        })
+    }
+
+    fn wishes(&self) -> Result<Wishes> {
+        let mut wishes = Wishes::default();
+        for text in names::split_all(&self.periodic) {
+            let Some((name, period)) = text.rsplit_once('=') else {
+                bail!("--periodic: '{text}' is not column=number");
+            };
+            let period = number("--periodic", period)?;
+            ensure!(period > 0.0, "--periodic: the period of {text} must be positive");
+            wishes.periods.push((name.into(), period));
+        }
+        for text in names::split_all(&self.categorical) {
+            let (name, levels) = match text.rsplit_once('=') {
+                None => (text.as_str(), Levels::Found),
+                Some((name, levels)) if levels.contains('|') => {
+                    (name, Levels::Named(levels.split('|').map(|level| level.trim().to_string()).collect()))
+                }
+                Some((name, levels)) => match levels.parse::<usize>() {
+                    Ok(levels) if levels >= 2 => (name, Levels::Numbered(levels)),
+                    _ => bail!(
+                        "--categorical: {text} is not a number of levels, nor levels as in {name}=this|that"
+                    ),
+                },
+            };
+            wishes.levels.push((name.into(), levels));
+        }
+        for text in names::split_all(&self.calendar) {
+            let Some((name, parts)) = text.rsplit_once('=') else {
+                bail!("--calendar: '{text}' is not column=parts, as in when=hour+weekday");
+            };
+            let part = |text: &str| -> Result<CalendarPart> {
+                let known = CalendarPart::ALL.into_iter().find(|part| part.name() == text);
+                let all = CalendarPart::ALL.map(CalendarPart::name).join(", ");
+                known.with_context(|| format!("--calendar: '{text}' is not one of {all}"))
+            };
+            wishes.calendar.push((name.into(), parts.split('+').map(part).collect::<Result<_>>()?));
+        }
+        Ok(wishes)
+    }
+
+    /// The settings for rows of the given inputs, of which `total` are expected if that is known.
     pub(crate) fn settings(
         &self,
-        inputs: &[String],
+        inputs: &InputPlan,
         total: Option<usize>,
         known_noise: bool,
         timed: bool,
     ) -> Result<Settings> {
-        let width = inputs.len();
+        let width = inputs.names.len();
         let features = self.features.as_deref().unwrap_or("auto");
         let defaults = Settings::default();
         let mut settings = Settings {
             features: features.parse().map_err(|error| named("--features", error))?,
             grid: self.grid()?,
-            columns: self.columns(inputs)?,
-            initial: self.init.iter().map(|entry| start_value(entry)).collect::<Result<_>>()?,
+            columns: inputs.kinds(),
             schedule: self.schedule()?,
             inputs: self.bounds(width)?,
             noise: if known_noise { NoiseModel::Known } else { NoiseModel::Learned },
@@ -136,52 +226,45 @@ impl ModelOptions {
             ..defaults
         };
         let axes = settings.axes(width);
-        if let Some(kernel) = &self.kernel {
-            settings.kernel = Some(Kernel::parse(kernel, axes)?);
+        ensure!((1..=4).contains(&axes), "--features: a grid has 1 to 4 axes, not {axes}");
+        if settings.is_sum(width) {
+            ensure!(self.kernel.is_none(), "--kernel: a sum of grids has its own kernel for each");
+            let only_noise = self.init.iter().chain(&self.fix).all(|entry| entry.starts_with("noise="));
+            ensure!(only_noise, "--init: of a sum of grids only the noise can be given");
         }
-        if let Some(limit) = self.max_grid
-            && !settings.grid.is_empty()
-        {
-            let points: usize = (0..axes).map(|k| settings.grid[k.min(settings.grid.len() - 1)]).product();
+        let kernel = Kernel::parse(self.kernel.as_deref().unwrap_or("rbf"), axes)?;
+        settings.start_values = self.start_values(&kernel, known_noise)?;
+        settings.kernel = self.kernel.as_ref().map(|_| kernel);
+        let grid = &settings.grid;
+        ensure!(
+            grid.len() <= 1 || grid.len() == axes,
+            "--grid: {} has {} axes, but there are {axes}",
+            self.grid.as_deref().unwrap_or_default(),
+            grid.len()
+        );
+        if let (Some(limit), false) = (self.max_grid, grid.is_empty()) {
+            let points: usize = (0..axes).map(|k| grid[k.min(grid.len() - 1)]).product();
             ensure!(points <= limit, "--max-grid: the grid has {points} points to begin with");
         }
         Ok(settings)
     }
 
-    /// What the inputs mean; empty if all are plain numbers.
-    fn columns(&self, inputs: &[String]) -> Result<Vec<Column>> {
-        let mut columns = vec![Column::Numeric; inputs.len()];
-        let entry = |option: &str, text: &String| -> Result<(usize, f64)> {
-            let Some((name, value)) = text.split_once('=') else {
-                bail!("{option}: '{text}' is not column=number");
-            };
-            let Some(place) = inputs.iter().position(|i| i == name) else {
-                bail!("{option}: '{name}' is not one of the inputs {}", inputs.join(", "));
-            };
-            Ok((place, number(option, value)?))
-        };
-        for text in &self.periodic {
-            let (place, period) = entry("--periodic", text)?;
-            ensure!(period > 0.0, "--periodic: the period of {text} must be positive");
-            columns[place] = Column::Periodic { period };
-        }
-        for text in &self.categorical {
-            let (place, levels) = entry("--categorical", text)?;
-            ensure!(
-                levels >= 2.0 && levels.fract() == 0.0,
-                "--categorical: {text} is not a number of levels"
-            );
-            columns[place] = Column::Categorical { levels: levels as usize, ordered: false };
-        }
-        let plain = columns.iter().all(|c| *c == Column::Numeric);
-        Ok(if plain { Vec::new() } else { columns })
+    /// What was said about hyperparameters.
+    fn start_values(&self, kernel: &Kernel, known_noise: bool) -> Result<Vec<StartValue>> {
+        let init = self.init.iter().map(|entry| ("--init", entry, false));
+        let fix = self.fix.iter().map(|entry| ("--fix", entry, true));
+        init.chain(fix)
+            .map(|(option, entry, fixed)| start_value(option, entry, fixed, kernel, known_noise))
+            .collect()
     }
 
     /// Whether any option describes the model.
     pub(crate) fn is_given(&self) -> bool {
         let texts = [&self.features, &self.grid, &self.kernel, &self.learn, &self.half_life, &self.bounds];
         texts.iter().any(|t| t.is_some())
-            || [&self.init, &self.periodic, &self.categorical].iter().any(|l| !l.is_empty())
+            || [&self.init, &self.fix, &self.periodic, &self.categorical, &self.calendar]
+                .iter()
+                .any(|l| !l.is_empty())
             || self.pretrain.is_some()
     }
 
@@ -209,15 +292,28 @@ impl ModelOptions {
         Ok(schedule)
     }
 
+    /// Refuses a half-life in hours, say, of times whose unit is not known. Only then the file is asked: from a pipe, that
+    /// waits for its first row.
+    pub(crate) fn check_time_unit(
+        &self,
+        column: &str,
+        is_numeric: impl FnOnce() -> Result<bool>,
+    ) -> Result<()> {
+        let Some(text) = self.half_life.as_ref().filter(|text| time_unit(text).is_some()) else {
+            return Ok(());
+        };
+        ensure!(
+            !is_numeric()?,
+            "--half-life: {text} has a unit, but column '{column}' holds plain numbers; say the half-life in the unit of \
+             the column, as {}",
+            &text[..text.len() - 1]
+        );
+        Ok(())
+    }
+
     fn half_life(&self, timed: bool) -> Result<Option<HalfLife>> {
         let Some(text) = &self.half_life else { return Ok(None) };
-        let unit = match text.chars().last() {
-            Some('s') => Some(1.0),
-            Some('m') => Some(60.0),
-            Some('h') => Some(3600.0),
-            Some('d') => Some(86_400.0),
-            _ => None,
-        };
+        let unit = time_unit(text);
         let span = number("--half-life", if unit.is_some() { &text[..text.len() - 1] } else { text })?;
         ensure!(span > 0.0, "--half-life: {text} is not above 0");
         match (unit, timed) {
@@ -252,6 +348,17 @@ impl ModelOptions {
     }
 }
 
+/// The seconds of the unit at the end of a span, as in 12h.
+fn time_unit(text: &str) -> Option<f64> {
+    match text.chars().last() {
+        Some('s') => Some(1.0),
+        Some('m') => Some(60.0),
+        Some('h') => Some(3600.0),
+        Some('d') => Some(86_400.0),
+        _ => None,
+    }
+}
+
 /// An error of the library about a setting, under the name of its option.
 fn named(option: &str, error: wiski::Error) -> anyhow::Error {
     match error {
@@ -272,12 +379,29 @@ fn numbers<T>(text: &str, number: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> 
     text.split(',').map(number).collect()
 }
 
-/// The name and values of a start value such as `lengthscale=0.5,0.7`.
-fn start_value(entry: &str) -> Result<(String, Vec<f64>)> {
+/// What an entry such as `lengthscale=0.5,0.7` says.
+fn start_value(
+    option: &str,
+    entry: &str,
+    fixed: bool,
+    kernel: &Kernel,
+    known_noise: bool,
+) -> Result<StartValue> {
     let Some((name, values)) = entry.split_once('=') else {
-        bail!("--init: '{entry}' is not a setting such as lengthscale=0.5");
+        bail!("{option}: '{entry}' is not a setting such as lengthscale=0.5");
     };
-    let values = numbers(values, |v| number("--init", v))?;
-    ensure!(values.iter().all(|&v| v > 0.0), "--init: {entry} must be positive");
-    Ok((name.to_owned(), values))
+    let values = numbers(values, |v| number(option, v))?;
+    ensure!(values.iter().all(|&v| v > 0.0), "{option}: {entry} must be positive");
+    ensure!(!(known_noise && name == "noise"), "{option}: the noise of each row is in --noise-col");
+    let names: Vec<String> = kernel.parameter_names().into_iter().chain(["noise".to_string()]).collect();
+    let start = StartValue { name: name.into(), values, fixed };
+    let stem = |full: &str| full.split('[').next().is_some_and(|stem| stem.rsplit('.').next() == Some(name));
+    let own = names.iter().filter(|full| *full == name || stem(full)).count();
+    ensure!(own > 0, "{option}: there is no hyperparameter '{name}'; there are {}", names.join(", "));
+    ensure!(
+        start.values.len() == 1 || start.values.len() == own,
+        "{option}: {} values were given for {own} hyperparameters '{name}'",
+        start.values.len()
+    );
+    Ok(start)
 }

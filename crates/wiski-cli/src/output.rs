@@ -60,6 +60,9 @@ impl Output {
         }
         let fail = |why| Error::Write { file: path.to_owned(), why };
         let old = fs::metadata(path).ok();
+        if old.is_some() && wiski::persist::is_snapshot(Path::new(path)) {
+            return Err(fail(io::Error::other("is a model, which would be lost")));
+        }
         if old.as_ref().is_some_and(|old| !old.is_file()) {
             // A device or a named pipe cannot be replaced.
             let file = OpenOptions::new().write(true).open(path).map_err(fail)?;
@@ -68,14 +71,6 @@ impl Output {
         let draft = Draft::create(Path::new(path), old.map(|old| old.permissions())).map_err(fail)?;
         let file = draft.file.try_clone().map_err(fail)?;
         Ok(Self::new(path, Box::new(file), Some(draft)))
-    }
-
-    /// As [`Output::open`], but refuses to replace a file that is read: a model, say.
-    pub(crate) fn open_beside(path: &str, model: &Path) -> anyhow::Result<Self> {
-        if let (Ok(a), Ok(b)) = (fs::canonicalize(path), fs::canonicalize(model)) {
-            anyhow::ensure!(a != b, "{path}: that is the model, which would be lost");
-        }
-        Ok(Self::open(path)?)
     }
 
     fn new(name: &str, writer: Box<dyn Write + Send>, draft: Option<Draft>) -> Self {

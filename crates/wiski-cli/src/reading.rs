@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use wiski::model::{ColumnScaling, InputScaling};
 use wiski::persist::{self, Columns, Model, Stored, Target};
@@ -28,6 +28,10 @@ pub(crate) struct ReadingOptions {
     /// What to do with rows that cannot be used
     #[arg(long, value_enum, default_value_t = OnBadRow::Stop)]
     pub(crate) on_bad_row: OnBadRow,
+
+    /// Begin with this row of the file, counted from 1
+    #[arg(long, value_name = "ROW", default_value_t = 1)]
+    pub(crate) from_row: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -36,6 +40,15 @@ pub(crate) enum OnBadRow {
     Stop,
     /// Leave them out, and say how many there were
     Skip,
+}
+
+/// A row that cannot be used has ended the reading.
+#[derive(Debug, thiserror::Error)]
+#[error("{message} (--on-bad-row skip leaves such rows out)")]
+pub(crate) struct Stopped {
+    /// Its number in the file.
+    pub(crate) row: u64,
+    message: String,
 }
 
 /// Counts bad rows, and remembers the first.
@@ -52,9 +65,9 @@ impl BadRows {
     }
 
     /// An error, or nothing if bad rows are skipped.
-    pub(crate) fn refuse(&mut self, message: String) -> Result<()> {
+    pub(crate) fn refuse(&mut self, row: u64, message: String) -> Result<()> {
         if self.policy == OnBadRow::Stop {
-            return Err(anyhow!("{message} (--on-bad-row skip leaves such rows out)"));
+            return Err(Stopped { row, message }.into());
         }
         self.count += 1;
         self.first.get_or_insert(message);
@@ -75,7 +88,7 @@ pub(crate) fn next(rows: &mut Rows, row: &mut Row, bad: &mut BadRows) -> Result<
     loop {
         match rows.next(row) {
             Ok(more) => return Ok(more),
-            Err(input::Error::BadRow(error)) => bad.refuse(error.to_string())?,
+            Err(input::Error::BadRow(error)) => bad.refuse(error.row, error.to_string())?,
             Err(error) => return Err(error.into()),
         }
     }
@@ -90,7 +103,13 @@ pub(crate) fn kind(model: &Model) -> TargetKind {
 }
 
 /// The rows of a file with the columns of a model.
-pub(crate) fn select(source: Source, columns: &Columns, kind: TargetKind, wanted: Wanted) -> Result<Rows> {
+pub(crate) fn select(
+    source: Source,
+    columns: &Columns,
+    kind: TargetKind,
+    wanted: Wanted,
+    options: &ReadingOptions,
+) -> Result<Rows> {
     let target = match wanted {
         Wanted::Inputs => None,
         Wanted::Optional | Wanted::Required => {
@@ -98,14 +117,19 @@ pub(crate) fn select(source: Source, columns: &Columns, kind: TargetKind, wanted
         }
     };
     let learns = wanted != Wanted::Inputs;
+    // Noise that is known widens a prediction, where the file has it.
+    let has_noise = |name: &String| learns || source.columns().contains(name);
     let selection = Selection {
-        inputs: columns.inputs.clone(),
+        inputs: columns.source_columns().into_iter().map(String::from).collect(),
+        readings: columns.sources.iter().map(|source| source.reading.clone()).collect(),
         target,
-        noise: columns.noise.clone().filter(|_| learns),
+        noise: columns.noise.clone().filter(has_noise),
         time: columns.time.clone().filter(|_| learns),
         cells: wanted == Wanted::Inputs,
     };
-    Ok(source.select(&selection)?)
+    let mut rows = source.select(&selection)?;
+    rows.skip_to(options.from_row)?;
+    Ok(rows)
 }
 
 /// What is needed of each row.
@@ -168,7 +192,7 @@ pub(crate) fn refusal(
 }
 
 /// A number with six digits, as a person would write it.
-fn brief(value: f64) -> String {
+pub(crate) fn brief(value: f64) -> String {
     let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
     if rounded.abs() < 1e-12 { "0".into() } else { format!("{rounded}") }
 }

@@ -1,7 +1,7 @@
 //! What a stream came to: as a table for people, as JSON for programs.
 
 use serde_json::{Map, Value, json};
-use wiski::model::{Prequential, PrequentialClasses};
+use wiski::model::{Prequential, PrequentialClasses, in_user_units};
 use wiski::persist::{Model, Stored};
 
 /// The figures of predictions on rows the model had not seen.
@@ -62,6 +62,8 @@ pub(crate) struct Summary<'a> {
     pub(crate) stored: &'a Stored,
     pub(crate) rows: u64,
     pub(crate) skipped: u64,
+    /// Rows that raised an alarm and were therefore not learned.
+    pub(crate) passed_over: u64,
     pub(crate) holdout: Option<Figures>,
     pub(crate) seconds: f64,
     pub(crate) model_file: Option<String>,
@@ -71,11 +73,14 @@ pub(crate) struct Summary<'a> {
 impl Summary<'_> {
     pub(crate) fn json(&self) -> Value {
         let process = process(&self.stored.model);
-        let hyper = process.map(|(_, p)| p.hyperparameters().named().into_iter().collect::<Vec<_>>());
-        let hyper: Map<_, _> = hyper.into_iter().flatten().map(|(k, v)| (k, json!(v))).collect();
+        let hyper: Map<_, _> =
+            hyperparameters(&self.stored.model).into_iter().map(|(k, v)| (k, json!(v))).collect();
         json!({
             "rows": self.rows,
+            "rows_in_all": self.stored.rows,
             "skipped": self.skipped,
+            "off_grid": self.stored.model.ignored(),
+            "not_learned_after_alarm": self.passed_over,
             "prequential": Figures::of_stream(&self.stored.model).json(),
             "holdout": self.holdout.map_or(Value::Null, Figures::json),
             "seconds": { "total": self.seconds, "per_row": self.seconds / (self.rows as f64).max(1.0) },
@@ -94,7 +99,20 @@ impl Summary<'_> {
     pub(crate) fn lines(&self) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         let mut line = |name: &str, value: String| lines.push((name.to_string(), value));
-        line("rows", format!("{}{}", self.rows, skipped(self.skipped)));
+        // Figures are of all rows, so they are said beside all rows.
+        let all = if self.stored.rows > self.rows {
+            format!(" now, {} in all", self.stored.rows)
+        } else {
+            String::new()
+        };
+        line("rows", format!("{}{all}{}", self.rows, skipped(self.skipped)));
+        if self.passed_over > 0 {
+            line("alarms", format!("{} rows raised one and were not learned", self.passed_over));
+        }
+        if self.stored.model.ignored() > 0 {
+            let rows = self.stored.model.ignored();
+            line("off the grid", format!("{rows} rows, of which nothing was learned (--off-grid prior)"));
+        }
         line("along the stream", Figures::of_stream(&self.stored.model).text());
         if let Some(holdout) = self.holdout {
             line("held out", format!("{} ({} rows)", holdout.text(), holdout.rows()));
@@ -104,11 +122,11 @@ impl Summary<'_> {
         if let Some((class, process)) = process(&self.stored.model) {
             line("grid", grids_and_rank(process));
             line("kernel", kernels(process));
-            let mut named = process.hyperparameters().named();
+            let mut named = hyperparameters(&self.stored.model);
             if named.len() > 24 {
                 named.retain(|(name, _)| name == "noise");
             }
-            let values: Vec<String> = named.iter().map(|(k, v)| format!("{k} {v:.4}")).collect();
+            let values: Vec<String> = named.iter().map(|(k, v)| format!("{k} {}", brief(*v))).collect();
             let of = class.map(|c| format!(" (of class {c})")).unwrap_or_default();
             line("hyperparameters", format!("{}{of}", values.join(", ")));
         } else {
@@ -124,8 +142,26 @@ impl Summary<'_> {
     }
 }
 
+/// A number with four digits.
+fn brief(value: f64) -> String {
+    let rounded: f64 = format!("{value:.3e}").parse().unwrap_or(value);
+    if (1e-4..1e7).contains(&rounded.abs()) { format!("{rounded}") } else { format!("{rounded:e}") }
+}
+
 fn skipped(count: u64) -> String {
     if count == 0 { String::new() } else { format!(", {count} skipped") }
+}
+
+/// The hyperparameters of a model in the units of the data (of a classifier: those of its first class).
+pub(crate) fn hyperparameters(model: &Model) -> Vec<(String, f64)> {
+    let (encoder, scale) = match model {
+        Model::Regressor(model) => (model.encoder(), model.target_scale().scale),
+        Model::Classifier(model) => (model.encoder(), 1.0),
+    };
+    match (process(model), encoder) {
+        (Some((_, process)), Some(encoder)) => in_user_units(process, encoder, scale),
+        _ => Vec::new(),
+    }
 }
 
 /// The Gaussian process of a model (of a classifier: that of its first class, with its label).

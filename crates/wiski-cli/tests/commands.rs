@@ -90,14 +90,29 @@ fn options_reach_the_model() {
     assert_eq!(one["input_scaling"]["shift"], serde_json::json!([3.0, 0.0]));
     assert_eq!(one["input_scaling"]["scale"], serde_json::json!([3.0, 2.0]));
     let two = info("--learn off --init lengthscale=0.5,0.7 outputscale=0.8 noise=0.05");
-    let hyper = &two["hyperparameters"];
-    assert_eq!(hyper["lengthscale[0]"], 0.5);
-    assert_eq!(hyper["lengthscale[1]"], 0.7);
-    assert_eq!((hyper["outputscale"].as_f64(), two["noise"].as_f64()), (Some(0.8), Some(0.05)));
+    // In the units of the data, whatever the scales inside.
+    let is = |info: &Value, name: &str, value: f64| {
+        let own = info["in_user_units"][name].as_f64().unwrap();
+        assert!((own - value).abs() < 1e-12 * value, "{name}: {own}");
+    };
+    is(&two, "lengthscale[0]", 0.5);
+    is(&two, "lengthscale[1]", 0.7);
+    is(&two, "outputscale", 0.8);
+    is(&two, "noise", 0.05);
+    let (scale, target) = (&two["input_scaling"]["scale"], &two["target_scaling"]["scale"]);
+    let inside = two["hyperparameters"]["lengthscale[1]"].as_f64().unwrap();
+    assert!((inside * scale[1].as_f64().unwrap() - 0.7).abs() < 1e-12);
+    assert!((two["noise"].as_f64().unwrap() * target.as_f64().unwrap().powi(2) - 0.05).abs() < 1e-12);
     let same = info("--learn off --kernel rbf+rbf --init lengthscale=0.5 noise=0.05");
-    assert_eq!(same["hyperparameters"]["1.lengthscale[1]"], 0.5);
+    is(&same, "1.lengthscale[1]", 0.5);
+    // What is fixed stays while everything else is learned, through every change of the targets' scale.
+    let held = info("--kernel rbf+periodic@0 --fix 1.period[0]=3 noise=0.02 --pretrain 30");
+    is(&held, "1.period[0]", 3.0);
+    is(&held, "noise", 0.02);
+    assert!((held["in_user_units"]["0.lengthscale[0]"].as_f64().unwrap() - 0.5).abs() > 1e-3);
     let still = info("--learn off --features project:2 --init noise=0.1 --pretrain 100");
-    assert_eq!((still["noise"].as_f64(), &still["features"]["kind"]), (Some(0.1), &"linear".into()));
+    is(&still, "noise", 0.1);
+    assert_eq!(still["features"]["kind"], "linear");
     let three = info("--features project:1 --grid 20 --kernel rbf+periodic --pretrain 0.3");
     assert_eq!(three["kernel"], "rbf + periodic");
     assert_eq!(three["features"]["kind"], "linear");
@@ -154,7 +169,7 @@ fn predictions_are_added_to_the_rows_as_they_are() {
 fn an_outsider_can_recompute_a_prediction_from_info() {
     let folder = folder();
     folder.ok("stream data.csv --target y --model m.wiski --grid 12 --learn off --bounds 0:6,-2:2 \
-               --init lengthscale=0.4,0.6 outputscale=1.3 noise=0.05");
+               --init lengthscale=1.2,1.2 outputscale=0.4 noise=0.015");
     let info = folder.json("info m.wiski --json");
     let number = |v: &Value| v.as_f64().unwrap();
     let list = |v: &Value| v.as_array().unwrap().iter().map(number).collect::<Vec<_>>();
@@ -180,7 +195,9 @@ fn an_outsider_can_recompute_a_prediction_from_info() {
         let (u, v) = (on(0), on(1));
         u.iter().flat_map(|a| v.iter().map(move |b| a * b)).collect()
     };
-    let (l, s) = ([0.4, 0.6], 1.3);
+    let hyper = |name: &str| number(&info["hyperparameters"][name]);
+    let (l, s) = ([hyper("lengthscale[0]"), hyper("lengthscale[1]")], hyper("outputscale"));
+    let noise = number(&info["noise"]);
     let m = axes[0].2 * axes[1].2;
     let point = |i: usize| [i / axes[1].2, i % axes[1].2];
     let kernel = |i: usize, j: usize| {
@@ -212,7 +229,7 @@ fn an_outsider_can_recompute_a_prediction_from_info() {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let apply = |v: &[f64]| -> Vec<f64> {
         let f = apply_k(&transpose(v));
-        w.iter().zip(v).map(|(w, v)| dot(w, &f) + 0.05 * v).collect()
+        w.iter().zip(v).map(|(w, v)| dot(w, &f) + noise * v).collect()
     };
     let y: Vec<f64> = rows.iter().map(|r| (r[2] - y_shift) / y_scale).collect();
     let (mut x, mut r) = (vec![0.0; n], y.clone());
@@ -504,9 +521,9 @@ fn bench_reports_every_operation() {
 fn help_is_there_for_everything() {
     let folder = Folder::new();
     let text = folder.ok("--help");
-    for command in
-        ["stream", "predict", "update", "forget", "shard", "merge", "info", "plot", "sample", "bench"]
-    {
+    for command in [
+        "stream", "predict", "update", "refit", "forget", "shard", "merge", "info", "plot", "sample", "bench",
+    ] {
         assert!(text.contains(command));
         assert!(folder.ok(&format!("{command} --help")).contains("Usage"), "{command}");
     }

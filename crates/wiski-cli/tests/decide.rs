@@ -165,3 +165,77 @@ fn rows_are_chosen_where_the_model_knows_least() {
     assert!(near.iter().all(|a| *a < 4.0), "{near:?}");
     folder.refused("explore m.wiski pool.csv -n 300", "only 200 rows");
 }
+
+#[cfg(unix)]
+#[test]
+fn absurd_results_neither_end_nor_poison_a_search() {
+    let folder = Folder::new();
+    folder.write("space.toml", "[x]\nmin = 0\nmax = 1\n");
+    // Smallest at 0.3. What is printed beyond 0.6 is absurd in turn; absurdly good results are rare.
+    for (absurd, beyond) in [
+        ("1e200", 0.6),
+        ("1e30", 0.6),
+        ("inf", 0.6),
+        ("nan", 0.6),
+        ("1e308", 0.9),
+        ("-1e30", 0.9),
+        ("-1e200", 0.9),
+    ] {
+        let program = format!(
+            "awk -v x={{x}} 'BEGIN {{ if (x > {beyond}) print \"{absurd}\"; else print (x-0.3)^2 }}'"
+        );
+        let mut command = folder.command("optimize --space space.toml --steps 25 --json --quiet");
+        let output = command.args(["--command", &program]).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{absurd}: {err}");
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["trials"], 25);
+        let best = &json["best"];
+        assert!((best["x"]["x"].as_f64().unwrap() - 0.3).abs() < 0.05, "{absurd}: {json}");
+        assert!(json["recommended"]["mean"].as_f64().unwrap().abs() < 0.05, "{absurd}: {json}");
+        assert!(json["recommended"]["std"].as_f64().unwrap() < 0.5, "{absurd}: {json}");
+    }
+    let mut command = folder.command("optimize --space space.toml --steps 4 --quiet");
+    let output = command.args(["--command", "false {x}"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("all 4 trials failed"));
+}
+
+#[cfg(unix)]
+#[test]
+fn choices_are_searched_as_things_without_an_order() {
+    let folder = Folder::new();
+    folder.write(
+        "space.toml",
+        "[lr]\nmin = 1e-4\nmax = 1.0\nscale = \"log\"\n\n[solver]\nchoices = [\"adam\", \"sgd\", \"lbfgs\", \"none\"]\n\n[size]\nchoices = [16, 64]\n",
+    );
+    // sgd with 64 is best, at lr = 0.01.
+    folder.write(
+        "train",
+        "awk -v lr=$1 -v s=$2 -v n=$3 'BEGIN { x = log(lr)/log(10)+2; b = 1; if (s == \"sgd\") b = 0; if (s == \"none\") b = 3; print x*x/4 + b + (n == 64 ? 0 : 0.5) }'",
+    );
+    let mut command =
+        folder.command("optimize --space space.toml --steps 40 --json --quiet --state s.wiski --report out");
+    let output = command.args(["--command", "sh ./train {lr} {solver} {size}"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let best = &json["best"]["x"];
+    assert_eq!((&best["solver"], &best["size"]), (&"sgd".into(), &"64".into()), "{json}");
+    assert!((best["lr"].as_f64().unwrap().log10() + 2.0).abs() < 0.5, "{json}");
+    // By hand: choices are told by their names.
+    let point: Value = serde_json::from_str(folder.ok("optimize ask s.wiski").trim()).unwrap();
+    assert!(["adam", "sgd", "lbfgs", "none"].contains(&point["solver"].as_str().unwrap()));
+    folder.ok("optimize tell s.wiski --at lr=0.01,solver=lbfgs,size=16 --value 1.5");
+    folder.refused(
+        "optimize tell s.wiski --at lr=0.01,solver=rms,size=16 --value 1",
+        "'rms' is not one of the choices",
+    );
+    for (entry, message) in [
+        ("choices = [\"a\"]", "at least two"),
+        ("choices = [\"a\", \"a\"]", "twice"),
+        ("choices = 3", "sequence"),
+    ] {
+        folder.write("bad.toml", format!("[s]\n{entry}\n"));
+        folder.refused("optimize new b.wiski --space bad.toml", message);
+    }
+}

@@ -1,5 +1,7 @@
 //! The paper's experiments from the command line.
 
+#![cfg(feature = "reproduce")]
+
 mod common;
 
 use common::Folder;

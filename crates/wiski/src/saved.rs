@@ -77,7 +77,12 @@ pub(crate) mod floats {
             let (doubles, []) = bytes.as_chunks() else {
                 return Err(E::invalid_length(bytes.len(), &"a multiple of 8 bytes"));
             };
-            Ok(doubles.iter().map(|b| f64::from_le_bytes(*b)).collect())
+            let values: Vec<f64> = doubles.iter().map(|b| f64::from_le_bytes(*b)).collect();
+            // No state of a model holds anything else, and one NaN would spread through all of it.
+            match values.iter().find(|v| !v.is_finite()) {
+                Some(v) => Err(E::custom(format!("{v} stands among numbers that must be finite"))),
+                None => Ok(values),
+            }
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<f64>, A::Error> {

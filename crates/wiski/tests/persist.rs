@@ -199,7 +199,7 @@ fn a_model_with_waiting_rows_goes_on_to_the_last_bit() {
 
 fn columns() -> Columns {
     let inputs = ["a", "b", "c"].map(String::from).to_vec();
-    Columns { inputs, target: "y".into(), noise: None, time: None }
+    Columns { inputs, target: "y".into(), ..Columns::default() }
 }
 
 fn stored(grid: usize) -> Stored {

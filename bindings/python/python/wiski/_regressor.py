@@ -201,7 +201,12 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
     # -- predicting ------------------------------------------------------------------------------------------
 
     def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False, include_noise: bool = True
+        self,
+        X: Any,
+        return_std: bool = False,
+        return_cov: bool = False,
+        include_noise: bool = True,
+        noise: Any = None,
     ) -> Any:
         """What the model says about rows.
 
@@ -214,6 +219,9 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
             Also the covariance of all rows.
         include_noise : bool, default=True
             Whether deviation and covariance are those of observations or of the function.
+        noise : array-like of shape (n_rows,), default=None
+            The noise variance of an observation at each row, with ``known_noise``. Without it, deviation and
+            covariance of such a model are those of the function.
 
         Returns
         -------
@@ -221,11 +229,22 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         std : ndarray of shape (n_rows,), or cov : ndarray of shape (n_rows, n_rows)
         """
         X = self._rows(X)
+        noise = optional(noise, len(X), "noise")
+        if noise is not None:
+            if not self.known_noise:
+                raise WiskiError("noise: this model learns its noise; known_noise=True takes that of each row")
+            if not (np.isfinite(noise) & (noise > 0)).all():
+                raise WiskiError("noise: every variance must be positive and finite")
+        added = noise if include_noise else None
         if not return_cov:
-            return self.model_.predict(X, return_std, include_noise)
+            predicted = self.model_.predict(X, return_std, include_noise)
+            if not return_std or added is None:
+                return predicted
+            return predicted[0], np.sqrt(predicted[1] ** 2 + added)
         if return_std:
             raise WiskiError("predict: either return_std or return_cov, not both")
-        return self.model_.joint(X, include_noise)
+        mean, covariance = self.model_.joint(X, include_noise)
+        return mean, covariance if added is None else covariance + np.diag(added)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Values at rows of functions drawn from the posterior: an array of shape (n_rows, n_samples). Each

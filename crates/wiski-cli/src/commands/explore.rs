@@ -7,6 +7,7 @@ use clap::Args;
 use wiski::decide::choose_rows;
 use wiski::persist::{Model, Stored};
 
+use crate::files::Inputs;
 use crate::input::{Cells, Row, Source};
 use crate::output::Output;
 use crate::reading::{self, BadRows, ReadingOptions, Wanted};
@@ -53,7 +54,10 @@ impl Explore {
             None => None,
         };
         let chosen = choose_rows(model, &pool, reference.as_deref(), self.choose)?;
-        let mut out = Output::open_beside(&self.output, &self.model)?;
+        let inputs = Inputs::default().and("the model", &self.model).and("the pool", &self.pool);
+        let inputs = self.reference.iter().fold(inputs, |inputs, path| inputs.and("the reference", path));
+        inputs.keep("--output", &self.output)?;
+        let mut out = Output::open(&self.output)?;
         names.iter().for_each(|name| out.text(name));
         out.end_row()?;
         for i in chosen {
@@ -75,7 +79,7 @@ impl Explore {
         let source = Source::open(path, &self.reading.format)?;
         let names = source.columns().to_vec();
         let kind = reading::kind(&stored.model);
-        let mut rows = reading::select(source, &stored.columns, kind, Wanted::Inputs)?;
+        let mut rows = reading::select(source, &stored.columns, kind, Wanted::Inputs, &self.reading)?;
         let (mut row, mut inputs, mut cells) = (Row::default(), Vec::new(), Vec::new());
         while reading::next(&mut rows, &mut row, bad)? {
             inputs.extend_from_slice(&row.inputs);

@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use wiski::persist::{self, Stored};
 
+use crate::files::{Inputs, Waiting};
 use crate::input::{Row, Source};
 use crate::output::say;
 use crate::reading::{self, BadRows, ReadingOptions, Wanted};
@@ -28,24 +29,32 @@ pub(crate) struct Forget {
 
     #[command(flatten)]
     reading: ReadingOptions,
+
+    #[command(flatten)]
+    waiting: Waiting,
 }
 
 impl Forget {
     pub(crate) fn run(&self) -> Result<()> {
+        let target = self.output.as_ref().unwrap_or(&self.model);
+        Inputs::default().and("the input", &self.input).keep_from_model("--output", target)?;
+        let _lock = self.waiting.lock(target)?;
         let mut stored: Stored = persist::load(&self.model)?;
         let source = Source::open(&self.input, &self.reading.format)?;
         let kind = reading::kind(&stored.model);
-        let mut rows = reading::select(source, &stored.columns, kind, Wanted::Required)?;
+        let mut rows = reading::select(source, &stored.columns, kind, Wanted::Required, &self.reading)?;
         let mut bad = BadRows::new(self.reading.on_bad_row);
         let (mut row, mut forgotten) = (Row::default(), 0u64);
         while reading::next(&mut rows, &mut row, &mut bad)? {
             if let Err(error) = stored.model.forget(&reading::as_model_row(&row)) {
-                bad.refuse(reading::refusal(&error, rows.name(), &row, &stored.columns, &stored.model))?;
+                bad.refuse(
+                    row.number,
+                    reading::refusal(&error, rows.name(), &row, &stored.columns, &stored.model),
+                )?;
                 continue;
             }
             forgotten += 1;
         }
-        let target = self.output.as_ref().unwrap_or(&self.model);
         persist::save(target, &stored)?;
         bad.report();
         say(format_args!("{forgotten} rows forgotten, {} left: {}", stored.model.count(), target.display()))?;

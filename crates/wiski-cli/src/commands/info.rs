@@ -56,14 +56,14 @@ fn lines(stored: &Stored) -> Vec<(String, String)> {
     };
     line("grid", summary::grids_and_rank(process));
     line("kernel", summary::kernels(process));
-    let named = process.hyperparameters().named();
+    let named = summary::hyperparameters(&stored.model);
     let many = named.len();
     if many > 24 {
         line("hyperparameters", format!("{many} (see --json)"));
     }
     for (name, value) in named.into_iter().filter(|(name, _)| many <= 24 || name == "noise") {
         let of = class.map(|c| format!(" (class {c})")).unwrap_or_default();
-        line(&name, format!("{value:.6}{of}"));
+        line(&name, format!("{}{of}", crate::reading::brief(value)));
     }
     if let Model::Regressor(model) = &stored.model
         && model.blocks().len() > 1
@@ -116,6 +116,7 @@ fn describe(stored: &Stored, version: u32) -> Result<Value> {
         "format": version,
         "kind": match stored.model { Model::Regressor(_) => "regression", Model::Classifier(_) => "classification" },
         "inputs": columns.inputs,
+        "sources": columns.sources,
         "target": columns.target,
         "noise_column": columns.noise,
         "time_column": columns.time,
@@ -135,6 +136,9 @@ fn describe(stored: &Stored, version: u32) -> Result<Value> {
             if let Some(process) = model.model() {
                 merge(&mut all, process_json(process));
             }
+            let hyper = summary::hyperparameters(&stored.model);
+            all["in_user_units"] =
+                hyper.into_iter().collect::<std::collections::BTreeMap<_, _>>().into_iter().collect();
             all["shares"] = model.blocks().iter().map(|b| json!(b.share)).collect();
         }
         Model::Classifier(model) => {

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::output::say;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use wiski::persist::{self, Model, Stored};
+
+use crate::files::Inputs;
+use crate::output::say;
 
 /// Add up what several models have learned, exactly: as if one model had learned all the rows.
 ///
@@ -32,6 +34,9 @@ pub(crate) struct Merge {
 
 impl Merge {
     pub(crate) fn run(&self) -> Result<()> {
+        let inputs =
+            self.models.iter().fold(Inputs::default(), |inputs, path| inputs.and("one of the models", path));
+        inputs.keep_from_model("--output", &self.output)?;
         let mut models = self.models.iter().map(|path| -> Result<Stored> {
             let mut stored: Stored = persist::load(path)?;
             if self.freeze {

@@ -8,6 +8,8 @@ pub(crate) mod merge;
 pub(crate) mod optimize;
 pub(crate) mod plot;
 pub(crate) mod predict;
+pub(crate) mod refit;
+#[cfg(feature = "reproduce")]
 pub(crate) mod reproduce;
 pub(crate) mod sample;
 pub(crate) mod shard;

@@ -1,28 +1,23 @@
 //! `wiski optimize`: Bayesian optimisation of a program, of a test function, or by asking and telling.
+//!
+//! What the user said (this file) is checked and run (`search`, with `programs` for the user's own); `space` reads space
+//! files and names points, `show` prints and draws.
 
 mod programs;
+mod search;
+mod show;
+mod space;
 
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rand::{RngExt, SeedableRng};
-use rand_distr::StandardNormal;
-use rand_xoshiro::Xoshiro256PlusPlus;
-use serde::Deserialize;
-use serde_json::{Value, json};
-use wiski::decide::{
-    Acquisition, Dimension, Goal, Optimizer, OptimizerSettings, Outcome, Scale, Space, Strategy, TestFunction,
-};
+use wiski::decide::{Acquisition, Goal, Optimizer, OptimizerSettings, Outcome, Strategy};
 use wiski::persist;
-use wiski_figures::{Figure, Map, Run, Trace};
 
-use crate::model_options::number;
+use crate::files::{Inputs, Waiting};
+use crate::names;
 use crate::output::say;
-use crate::report::{self, Report};
-use crate::summary;
 
 /// Find the best values of a few numbers: those of a program's options, or of anything that you measure.
 ///
@@ -37,6 +32,9 @@ use crate::summary;
 ///     min = 1
 ///     max = 8
 ///     integer = true
+///
+///     [solver]
+///     choices = ["adam", "sgd", "lbfgs"]
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, verbatim_doc_comment)]
 pub(crate) struct Optimize {
@@ -87,6 +85,9 @@ pub(crate) struct Optimize {
 
     #[command(flatten)]
     search: SearchOptions,
+
+    #[command(flatten)]
+    waiting: Waiting,
 
     /// Write a report with figures to a folder
     #[arg(long, value_name = "DIR")]
@@ -181,6 +182,8 @@ struct New {
     space: PathBuf,
     #[command(flatten)]
     search: SearchOptions,
+    #[command(flatten)]
+    waiting: Waiting,
 }
 
 #[derive(Args)]
@@ -190,6 +193,8 @@ struct Ask {
     /// How many points
     #[arg(long, short, default_value_t = 1, value_name = "COUNT")]
     q: usize,
+    #[command(flatten)]
+    waiting: Waiting,
 }
 
 #[derive(Args)]
@@ -197,7 +202,7 @@ struct Tell {
     /// A state file
     state: PathBuf,
     /// The point, as rate=0.01,layers=3
-    #[arg(long, value_name = "NAME=VALUE,…", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "NAME=VALUE,…", required = true)]
     at: Vec<String>,
     /// What was found
     #[arg(long, allow_negative_numbers = true, required_unless_present = "failed")]
@@ -205,6 +210,8 @@ struct Tell {
     /// The trial gave no value
     #[arg(long, conflicts_with = "value")]
     failed: bool,
+    #[command(flatten)]
+    waiting: Waiting,
 }
 
 #[derive(Args)]
@@ -214,35 +221,6 @@ struct Best {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-}
-
-/// One entry of a space file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Range {
-    min: f64,
-    max: f64,
-    #[serde(default)]
-    scale: Scale,
-    #[serde(default)]
-    integer: bool,
-}
-
-fn read_space(path: &Path) -> Result<Space> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let one_line = |error: toml::de::Error| {
-        let line = error.span().map_or(1, |s| 1 + text[..s.start.min(text.len())].matches('\n').count());
-        anyhow::anyhow!("{}: line {line}: {}", path.display(), error.message())
-    };
-    let ranges: toml::Table = text.parse().map_err(one_line)?;
-    let dimension = |(name, value): (String, toml::Value)| -> Result<Dimension> {
-        let range: Range = value
-            .try_into()
-            .map_err(|e: toml::de::Error| anyhow::anyhow!("{}: [{name}]: {}", path.display(), e.message()))?;
-        Ok(Dimension { name, lo: range.min, hi: range.max, scale: range.scale, integer: range.integer })
-    };
-    let dimensions = ranges.into_iter().map(dimension).collect::<Result<_>>()?;
-    Space::new(dimensions).with_context(|| path.display().to_string())
 }
 
 impl SearchOptions {
@@ -274,121 +252,54 @@ impl SearchOptions {
     }
 }
 
-/// What is optimised.
-enum Problem {
-    Function { function: TestFunction, noise: f64, rng: Box<Xoshiro256PlusPlus> },
-    Program(programs::Program),
-}
-
 impl Optimize {
     pub(crate) fn run(&self) -> Result<()> {
         match &self.action {
-            Some(Action::New(new)) => {
-                let optimizer = Optimizer::new(read_space(&new.space)?, new.search.settings()?)?;
-                ensure!(!new.state.exists(), "{} is there already", new.state.display());
-                persist::save(&new.state, &optimizer)?;
-                say(format_args!("{}", new.state.display()))?;
-                Ok(())
-            }
-            Some(Action::Ask(ask)) => {
-                let mut optimizer: Optimizer = persist::load(&ask.state)?;
-                let points = optimizer.ask(ask.q)?;
-                persist::save(&ask.state, &optimizer)?;
-                for x in points {
-                    say(format_args!("{}", named(optimizer.space(), &x)))?;
-                }
-                Ok(())
-            }
+            Some(Action::New(new)) => new.run(),
+            Some(Action::Ask(ask)) => ask.run(),
             Some(Action::Tell(tell)) => tell.run(),
             Some(Action::Best(best)) => {
                 let optimizer: Optimizer = persist::load(&best.state)?;
-                show(&optimizer, best.json, None)
+                show::print(&optimizer, best.json, None)
             }
             None => self.search(),
         }
     }
+}
 
-    fn search(&self) -> Result<()> {
-        ensure!(self.batch > 0, "--batch: at least one point");
-        ensure!(self.noise >= 0.0, "--noise: {} is negative", self.noise);
-        let (space, mut problem) = match (&self.function, &self.command, &self.space) {
-            (Some(name), _, _) => {
-                let function = TestFunction::by_name(name)?;
-                let rng = Box::new(Xoshiro256PlusPlus::seed_from_u64(self.search.seed ^ 0x5EED));
-                (function.space(self.dim)?, Problem::Function { function, noise: self.noise, rng })
-            }
-            (None, Some(command), Some(path)) => {
-                let space = read_space(path)?;
-                let program = programs::Program::new(command, self.key.clone(), self.jobs, &space)?;
-                (space, Problem::Program(program))
-            }
-            _ => bail!("say what to optimize: --space with --command, or --function; or use ask and tell"),
-        };
-        let mut optimizer = match &self.state {
-            Some(path) if path.exists() => {
-                let mut optimizer: Optimizer = persist::load(path)?;
-                ensure!(*optimizer.space() == space, "{} was made for another space", path.display());
-                // Whoever ran them is gone.
-                optimizer.forget_pending();
-                optimizer
-            }
-            _ => Optimizer::new(space, self.search.settings()?)?,
-        };
-        let start = Instant::now();
-        let total = self.steps * self.batch as u64;
-        let bar = bar(total, self.quiet);
-        let mut done = optimizer.trials().len() as u64;
-        bar.set_position(done);
-        let save =
-            |optimizer: &Optimizer| self.state.as_ref().map_or(Ok(()), |p| persist::save(p, optimizer));
-        match &mut problem {
-            Problem::Function { function, noise, rng } => {
-                // The noise of earlier trials has been drawn already.
-                (0..done).for_each(|_| {
-                    let _: f64 = rng.sample(StandardNormal);
-                });
-                while done < total {
-                    for x in optimizer.ask(self.batch)? {
-                        let e: f64 = rng.sample(StandardNormal);
-                        optimizer.tell(&x, function.value(&x) + *noise * e)?;
-                        done += 1;
-                    }
-                    save(&optimizer)?;
-                    progress(&bar, &optimizer, done);
-                }
-            }
-            Problem::Program(program) => {
-                program.run(&mut optimizer, total, |optimizer, done| {
-                    progress(&bar, optimizer, done);
-                    save(optimizer)
-                })?;
-            }
-        }
-        bar.finish_and_clear();
-        let seconds = start.elapsed().as_secs_f64();
-        if let Some(folder) = &self.report {
-            let page = write_report(folder, &optimizer)?;
-            eprintln!("report: {}", page.display());
-        }
-        let function = match problem {
-            Problem::Function { function, .. } => Some(function),
-            Problem::Program(_) => None,
-        };
-        show(&optimizer, self.json, Some((seconds, function)))
+impl New {
+    fn run(&self) -> Result<()> {
+        let optimizer = Optimizer::new(space::read(&self.space)?, self.search.settings()?)?;
+        Inputs::default().and("the space", &self.space).keep("the state", &self.state)?;
+        let _lock = self.waiting.lock(&self.state)?;
+        ensure!(!self.state.exists(), "{} is there already", self.state.display());
+        persist::save(&self.state, &optimizer)?;
+        say(format_args!("{}", self.state.display()))
+    }
+}
+
+impl Ask {
+    fn run(&self) -> Result<()> {
+        let _lock = self.waiting.lock(&self.state)?;
+        let mut optimizer: Optimizer = persist::load(&self.state)?;
+        let points = optimizer.ask(self.q)?;
+        persist::save(&self.state, &optimizer)?;
+        points.iter().try_for_each(|x| say(format_args!("{}", space::named(optimizer.space(), x))))
     }
 }
 
 impl Tell {
     fn run(&self) -> Result<()> {
+        let _lock = self.waiting.lock(&self.state)?;
         let mut optimizer: Optimizer = persist::load(&self.state)?;
         let space = optimizer.space();
         let mut x = vec![None; space.dim()];
-        for entry in &self.at {
+        for entry in names::split_all(&self.at) {
             let (name, value) =
                 entry.split_once('=').with_context(|| format!("--at: '{entry}' is not name=value"))?;
             let place = space.dimensions().iter().position(|d| d.name == name);
             let place = place.with_context(|| format!("--at: the space has no '{name}'"))?;
-            x[place] = Some(number("--at", value)?);
+            x[place] = Some(space::value(&space.dimensions()[place], value)?);
         }
         let missing = space.dimensions().iter().zip(&x).find(|(_, v)| v.is_none());
         if let Some((dimension, _)) = missing {
@@ -399,170 +310,14 @@ impl Tell {
             Some(value) => optimizer.tell(&x, value)?,
             None => optimizer.tell_failed(&x)?,
         }
+        if let (Some(value), Some(Outcome::Failed)) =
+            (self.value, optimizer.trials().last().map(|t| t.outcome))
+        {
+            eprintln!(
+                "wiski: {value} cannot be believed beside the other results; the trial counts as failed"
+            );
+        }
         persist::save(&self.state, &optimizer)?;
         Ok(())
     }
-}
-
-/// A point as JSON, by names.
-fn named(space: &Space, x: &[f64]) -> Value {
-    let value = |(d, v): (&Dimension, &f64)| {
-        let v = if d.integer { json!(*v as i64) } else { json!(v) };
-        (d.name.clone(), v)
-    };
-    Value::Object(space.dimensions().iter().zip(x).map(value).collect())
-}
-
-fn bar(total: u64, quiet: bool) -> ProgressBar {
-    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} eta {eta}");
-    let bar = ProgressBar::with_draw_target(Some(total), target);
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-fn progress(bar: &ProgressBar, optimizer: &Optimizer, done: u64) {
-    bar.set_position(done);
-    if let Some(best) = optimizer.best()
-        && let Outcome::Value(value) = best.outcome
-    {
-        bar.set_message(format!("best {value:.6}"));
-    }
-}
-
-fn show(optimizer: &Optimizer, json: bool, run: Option<(f64, Option<TestFunction>)>) -> Result<()> {
-    let space = optimizer.space();
-    let best = optimizer.best();
-    let recommended = optimizer.recommend()?;
-    let trials = optimizer.trials().len();
-    let failed = optimizer.trials().iter().filter(|t| t.outcome == Outcome::Failed).count();
-    let value = |outcome: Outcome| match outcome {
-        Outcome::Value(v) => Some(v),
-        Outcome::Failed => None,
-    };
-    if json {
-        let mut all = json!({
-            "trials": trials,
-            "failed": failed,
-            "best": best.map(|t| json!({ "x": named(space, &t.x), "value": value(t.outcome) })),
-            "recommended": recommended.as_ref().map(|(x, mean, std)| {
-                json!({ "x": named(space, x), "mean": mean, "std": std })
-            }),
-        });
-        if let Some((seconds, function)) = run {
-            all["seconds"] = json!({ "total": seconds, "per_trial": seconds / (trials as f64).max(1.0) });
-            if let Some(function) = function {
-                // Without the noise: at the recommended point, and the best of all points tried.
-                let latent =
-                    optimizer.trials().iter().map(|t| function.value(&t.x)).fold(f64::INFINITY, f64::min);
-                all["latent"] = json!({
-                    "recommended": recommended.as_ref().map(|r| function.value(&r.0)),
-                    "best": latent,
-                });
-            }
-        }
-        say(format_args!("{all}"))?;
-        return Ok(());
-    }
-    let mut lines = vec![("trials".to_string(), format!("{trials}, {failed} of them failed"))];
-    if let Some(t) = best {
-        lines.push((
-            "best measured".into(),
-            format!("{} at {}", value(t.outcome).unwrap_or(f64::NAN), named(space, &t.x)),
-        ));
-    }
-    if let Some((x, mean, std)) = recommended {
-        lines.push(("best predicted".into(), format!("{mean:.6} ± {std:.6} at {}", named(space, &x))));
-    }
-    if let Some((seconds, _)) = run {
-        lines.push(("time".into(), format!("{seconds:.2} s")));
-    }
-    say(summary::table(&lines).trim_end())?;
-    Ok(())
-}
-
-fn write_report(folder: &Path, optimizer: &Optimizer) -> Result<PathBuf> {
-    let values: Vec<f64> = optimizer
-        .trials()
-        .iter()
-        .filter_map(|t| match t.outcome {
-            Outcome::Value(v) => Some(v),
-            Outcome::Failed => None,
-        })
-        .collect();
-    let better = |a: f64, b: f64| match optimizer.settings().goal {
-        Goal::Minimise => a.min(b),
-        Goal::Maximise => a.max(b),
-    };
-    let best = values.iter().scan(None, |best: &mut Option<f64>, &v| {
-        *best = Some(best.map_or(v, |b| better(b, v)));
-        *best
-    });
-    let run = Run { name: "value".into(), best: best.collect(), values: values.clone() };
-    let mut figures: Vec<Box<dyn Figure>> =
-        vec![Box::new(Trace { title: String::new(), y_label: "value".into(), runs: vec![run] })];
-    if let Some(map) = surface(optimizer)? {
-        figures.push(Box::new(map));
-    }
-    let mut headline = vec![("Trials".to_string(), optimizer.trials().len().to_string())];
-    if let Some((x, mean, std)) = optimizer.recommend()? {
-        headline.push(("Best predicted".into(), format!("{mean:.5} ± {std:.5}")));
-        headline.push(("At".into(), named(optimizer.space(), &x).to_string()));
-    }
-    let settings = format!("{:?}", optimizer.settings().strategy);
-    let page = Report {
-        title: "Optimisation".into(),
-        summary: "Each point was proposed by the model that had learned all results before it.".into(),
-        headline,
-        figures,
-        settings: vec![("Strategy".into(), settings)],
-    };
-    report::write(folder, &page)
-}
-
-/// Mean and deviation over the first two dimensions, the others where the best point is.
-fn surface(optimizer: &Optimizer) -> Result<Option<Map>> {
-    let (space, mut landscape) = (optimizer.space(), optimizer.surrogate().cloned());
-    let Some((best, _, _)) = optimizer.recommend()? else { return Ok(None) };
-    let Some(landscape) = &mut landscape else { return Ok(None) };
-    // In many dimensions the model covers a part of the box only.
-    if space.dim() < 2 || landscape.covers().iter().any(|side| *side != (-1.0, 1.0)) {
-        return Ok(None);
-    }
-    let mut unit = space.to_unit(&best)?;
-    let places: Vec<f64> = (0..60).map(|i| 1e-9 + (1.0 - 2e-9) * f64::from(i) / 59.0).collect();
-    let sign = if optimizer.settings().goal == Goal::Maximise { 1.0 } else { -1.0 };
-    let (mut mean, mut std) = (Vec::new(), Vec::new());
-    for &v in &places {
-        for &u in &places {
-            (unit[0], unit[1]) = (u, v);
-            let place: Vec<f64> = unit.iter().map(|u| 2.0 * u - 1.0).collect();
-            let p = landscape.predict(&place)?;
-            mean.push(sign * p.mean);
-            std.push(p.variance.sqrt());
-        }
-    }
-    let axis = |k: usize| -> (String, Vec<f64>) {
-        let d = &space.dimensions()[k];
-        match d.scale {
-            Scale::Linear => (d.name.clone(), places.iter().map(|u| d.lo + u * (d.hi - d.lo)).collect()),
-            Scale::Log => {
-                let (lo, hi) = (d.lo.log10(), d.hi.log10());
-                (format!("log10 {}", d.name), places.iter().map(|u| lo + u * (hi - lo)).collect())
-            }
-        }
-    };
-    let ((x_label, x), (y_label, y)) = (axis(0), axis(1));
-    let scaled =
-        |k: usize, t: &[f64]| if space.dimensions()[k].scale == Scale::Log { t[k].log10() } else { t[k] };
-    let field = |of: &str, values| wiski_figures::Field { title: String::new(), quantity: of.into(), values };
-    Ok(Some(Map {
-        title: String::new(),
-        x_label,
-        y_label,
-        x,
-        y,
-        fields: vec![field("mean", mean), field("standard deviation", std)],
-        data_x: optimizer.trials().iter().map(|t| scaled(0, &t.x)).collect(),
-        data_y: optimizer.trials().iter().map(|t| scaled(1, &t.x)).collect(),
-    }))
 }

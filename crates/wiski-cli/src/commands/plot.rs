@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use wiski::feature::FeatureMap;
+use wiski::feature::{Column, FeatureMap};
 use wiski::model::{Reads, Z95};
-use wiski::persist::{self, Answer, Model, Stored};
+use wiski::persist::{self, Answer, Model, Reading, Stored};
 
+use crate::files::Inputs;
 use crate::input::{Row, Source};
 use crate::model_options::number;
+use crate::names;
 use crate::output::say;
 use crate::reading::{self, BadRows, ReadingOptions, Wanted};
 use wiski_figures::{Curve, Effect, Effects, Field, Figure, Map};
@@ -29,11 +31,11 @@ pub(crate) struct Plot {
     data: Option<String>,
 
     /// The one or two inputs to vary; the others stay where --at puts them
-    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    #[arg(long, value_name = "COLUMNS")]
     axes: Vec<String>,
 
     /// Values of the other inputs, as a=1,b=2.5 [default: the middle of each]
-    #[arg(long, value_name = "COLUMN=VALUE", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(long, value_name = "COLUMN=VALUE", allow_hyphen_values = true)]
     at: Vec<String>,
 
     #[command(flatten)]
@@ -54,6 +56,9 @@ pub(crate) struct View {
 impl Plot {
     pub(crate) fn run(&self) -> Result<()> {
         is_png(&self.output)?;
+        let inputs = Inputs::default().and("the model", &self.model);
+        let inputs = self.data.iter().fold(inputs, |inputs, path| inputs.and("the data", path));
+        inputs.keep("--output", &self.output)?;
         let mut stored: Stored = reading::load(&self.model)?;
         ensure!(stored.model.is_ready(), "{}: still collecting the first rows", self.model.display());
         let view = self.view(&stored)?;
@@ -68,19 +73,28 @@ impl Plot {
             let found = names.iter().position(|n| n == name);
             found.with_context(|| format!("the model has no input '{name}'; it has {}", names.join(", ")))
         };
-        ensure!(self.axes.len() <= 2, "--axes: one or two inputs can be varied, not {}", self.axes.len());
-        let axes = self.axes.iter().map(|a| place(a)).collect::<Result<_>>()?;
+        let axes = names::split_all(&self.axes);
+        ensure!(axes.len() <= 2, "--axes: one or two inputs can be varied, not {}", axes.len());
+        let axes = axes.iter().map(|a| place(a)).collect::<Result<_>>()?;
         let fixed = |entry: &String| -> Result<(usize, f64)> {
             let (name, value) =
-                entry.split_once('=').with_context(|| format!("--at: '{entry}' is not a=1"))?;
-            Ok((place(name)?, number("--at", value)?))
+                entry.rsplit_once('=').with_context(|| format!("--at: '{entry}' is not a=1"))?;
+            let k = place(name)?;
+            Ok(match stored.columns.reading(k) {
+                Reading::Levels(levels) => {
+                    let level = levels.iter().position(|level| level == value);
+                    let known = || format!("--at: '{value}' is not one of the levels {}", levels.join(", "));
+                    (k, level.with_context(known)? as f64)
+                }
+                Reading::Number | Reading::Calendar(_) => (k, number("--at", value)?),
+            })
         };
-        let at = self.at.iter().map(fixed).collect::<Result<_>>()?;
+        let at = names::split_all(&self.at).iter().map(fixed).collect::<Result<_>>()?;
         let mut data = Vec::new();
         if let Some(path) = &self.data {
             let source = Source::open(path, &self.reading.format)?;
             let kind = reading::kind(&stored.model);
-            let mut rows = reading::select(source, &stored.columns, kind, Wanted::Required)?;
+            let mut rows = reading::select(source, &stored.columns, kind, Wanted::Required, &self.reading)?;
             let (mut row, mut bad) = (Row::default(), BadRows::new(self.reading.on_bad_row));
             while reading::next(&mut rows, &mut row, &mut bad)? {
                 data.push((row.inputs.clone(), row.target));
@@ -128,7 +142,37 @@ pub(crate) fn ranges(model: &Model) -> Vec<(f64, f64)> {
         _ => (-2.5, 2.5),
     };
     let user = |k: usize, v: f64| v / scaling.factor[k] + scaling.shift[k];
-    (0..model.input_dim()).map(|k| (user(k, scaled(k).0), user(k, scaled(k).1))).collect()
+    let range = |k: usize| match kind(model, k) {
+        Column::Numeric => (user(k, scaled(k).0), user(k, scaled(k).1)),
+        Column::Periodic { period } => (0.0, period),
+        Column::Categorical { levels, .. } => (0.0, (levels - 1) as f64),
+    };
+    (0..model.input_dim()).map(range).collect()
+}
+
+/// What an input means.
+fn kind(model: &Model, k: usize) -> Column {
+    let settings = match model {
+        Model::Regressor(model) => model.settings(),
+        Model::Classifier(model) => model.settings(),
+    };
+    settings.columns.get(k).copied().unwrap_or_default()
+}
+
+/// Places along an input: evenly spaced, or all levels.
+fn along_input(model: &Model, k: usize, range: (f64, f64), count: usize) -> Vec<f64> {
+    match kind(model, k) {
+        Column::Categorical { levels, .. } => (0..levels).map(|level| level as f64).collect(),
+        Column::Numeric | Column::Periodic { .. } => places(range, count),
+    }
+}
+
+/// Where an input stays while others vary: in the middle, levels at one of theirs.
+fn middle(model: &Model, k: usize, (lo, hi): (f64, f64)) -> f64 {
+    match kind(model, k) {
+        Column::Categorical { .. } => (0.5 * (lo + hi)).floor(),
+        Column::Numeric | Column::Periodic { .. } => 0.5 * (lo + hi),
+    }
 }
 
 /// Evenly spaced places, both ends included but kept off the rounding of the ends.
@@ -144,7 +188,8 @@ pub(crate) fn figures(stored: &mut Stored, view: &View) -> Result<Vec<Box<dyn Fi
         return Ok(Vec::new());
     }
     let ranges = ranges(&stored.model);
-    let mut centre: Vec<f64> = ranges.iter().map(|(lo, hi)| 0.5 * (lo + hi)).collect();
+    let mut centre: Vec<f64> =
+        ranges.iter().enumerate().map(|(k, range)| middle(&stored.model, k, *range)).collect();
     view.at.iter().for_each(|&(k, value)| centre[k] = value);
     let names = stored.columns.inputs.clone();
     let axes = match (&view.axes[..], names.len()) {
@@ -195,7 +240,7 @@ fn along(stored: &mut Stored, centre: &[f64], k: usize, xs: &[f64]) -> Result<Ve
 }
 
 fn curve(stored: &mut Stored, view: &View, centre: &[f64], k: usize, range: (f64, f64)) -> Result<Curve> {
-    let x = places(range, 300);
+    let x = along_input(&stored.model, k, range, 300);
     let values = along(stored, centre, k, &x)?;
     let band = |sign: f64, which: usize| -> Vec<f64> {
         values.iter().map(|v| v[0] + sign * Z95 * v[which]).collect()
@@ -225,7 +270,8 @@ fn map(
     [range_a, range_b]: [(f64, f64); 2],
 ) -> Result<Map> {
     ensure!(a != b, "--axes: two different inputs are needed");
-    let (x, y) = (places(range_a, 80), places(range_b, 80));
+    let x = along_input(&stored.model, a, range_a, 80);
+    let y = along_input(&stored.model, b, range_b, 80);
     let mut point = centre.to_vec();
     let (mut mean, mut std) = (Vec::new(), Vec::new());
     for &v in &y {
@@ -257,7 +303,12 @@ fn map(
 fn effects(stored: &mut Stored, centre: &[f64], ranges: &[(f64, f64)]) -> Result<Option<Effects>> {
     const SHOWN: usize = 12;
     let names = &stored.columns.inputs;
+    let along: Vec<Vec<f64>> =
+        ranges.iter().enumerate().map(|(k, range)| along_input(&stored.model, k, *range, 120)).collect();
     let Model::Regressor(model) = &mut stored.model else { return Ok(None) };
+    let numeric: Vec<bool> = (0..ranges.len())
+        .map(|k| model.settings().columns.get(k).is_none_or(|kind| *kind == Column::Numeric))
+        .collect();
     let blocks = model.blocks();
     if blocks.len() < 2 {
         return Ok(None);
@@ -268,7 +319,7 @@ fn effects(stored: &mut Stored, centre: &[f64], ranges: &[(f64, f64)]) -> Result
     for &j in order.iter().take(SHOWN) {
         let (name, rows, x): (String, Vec<f64>, Vec<f64>) = match &blocks[j].reads[0] {
             Reads::Column(k) => {
-                let x = places(ranges[*k], 120);
+                let x = along[*k].clone();
                 let row = |v: &f64| {
                     let mut row = centre.to_vec();
                     row[*k] = *v;
@@ -281,7 +332,9 @@ fn effects(stored: &mut Stored, centre: &[f64], ranges: &[(f64, f64)]) -> Result
                 let top = weights.iter().fold(0.0f64, |m, w| m.max(w.abs())).max(f64::MIN_POSITIVE);
                 let x = places((-1.0, 1.0), 120);
                 let row = |t: &f64| -> Vec<f64> {
-                    let at = |k: usize| centre[k] + t * weights[k] / top * 0.5 * (ranges[k].1 - ranges[k].0);
+                    // Directions lead through numbers only.
+                    let share = |k: usize| if numeric[k] { t * weights[k] / top } else { 0.0 };
+                    let at = |k: usize| centre[k] + share(k) * 0.5 * (ranges[k].1 - ranges[k].0);
                     (0..centre.len()).map(at).collect()
                 };
                 let mut leading: Vec<usize> = (0..weights.len()).collect();
@@ -310,7 +363,7 @@ fn effects(stored: &mut Stored, centre: &[f64], ranges: &[(f64, f64)]) -> Result
 fn slices(stored: &mut Stored, centre: &[f64], ranges: &[(f64, f64)]) -> Result<Effects> {
     let mut effects = Vec::new();
     for (k, &range) in ranges.iter().enumerate() {
-        let x = places(range, 120);
+        let x = along_input(&stored.model, k, range, 120);
         let values = along(stored, centre, k, &x)?;
         let band = |sign: f64| values.iter().map(|v| v[0] + sign * Z95 * v[1]).collect();
         effects.push(Effect {

@@ -7,11 +7,14 @@ use clap::Args;
 use wiski::model::Z95;
 use wiski::persist::{Answer, Model, Stored};
 
+use crate::files::Inputs;
 use crate::input::{Row, Source};
 use crate::output::Output;
 use crate::reading::{self, BadRows, ReadingOptions, Wanted};
 
 /// Add predictions to the rows of a file: mean, std, lower and upper (95 %), or a probability for each class.
+///
+/// If the model was learned with --noise-col, the bands include the noise in that column of the file.
 #[derive(Args)]
 pub(crate) struct Predict {
     /// A model file
@@ -36,7 +39,17 @@ impl Predict {
     pub(crate) fn run(&self) -> Result<()> {
         let Stored { columns, mut model, .. } = reading::load(&self.model)?;
         let source = Source::open(&self.input, &self.reading.format)?;
-        let mut out = Output::open_beside(&self.output, &self.model)?;
+        if let Some(noise) =
+            columns.noise.as_ref().filter(|name| !self.latent && !source.columns().contains(name))
+        {
+            eprintln!(
+                "wiski: {} has no column '{noise}', so the bands are those of the function, without noise (--latent)",
+                source.name()
+            );
+        }
+        let inputs = Inputs::default().and("the model", &self.model).and("the input", &self.input);
+        inputs.keep("--output", &self.output)?;
+        let mut out = Output::open(&self.output)?;
         source.columns().iter().for_each(|name| out.text(name));
         let added: Vec<String> = match &model {
             Model::Regressor(_) => ["mean", "std", "lower", "upper"].map(String::from).to_vec(),
@@ -49,14 +62,15 @@ impl Predict {
         out.end_row()?;
 
         let piped = self.input == "-";
-        let mut rows = reading::select(source, &columns, reading::kind(&model), Wanted::Inputs)?;
+        let mut rows =
+            reading::select(source, &columns, reading::kind(&model), Wanted::Inputs, &self.reading)?;
         let mut bad = BadRows::new(self.reading.on_bad_row);
         let mut row = Row::default();
         while reading::next(&mut rows, &mut row, &mut bad)? {
-            let answer = match model.predict(&row.inputs) {
+            let answer = match model.predict_noisy(&row.inputs, row.noise) {
                 Ok(answer) => answer,
                 Err(error) => {
-                    bad.refuse(reading::refusal(&error, rows.name(), &row, &columns, &model))?;
+                    bad.refuse(row.number, reading::refusal(&error, rows.name(), &row, &columns, &model))?;
                     continue;
                 }
             };

@@ -11,6 +11,7 @@ use wiski::persist::{Answer, Model, Stored};
 use wiski_figures::{Figure, Samples};
 
 use super::plot;
+use crate::files::Inputs;
 use crate::input::{Row, Source};
 use crate::output::Output;
 use crate::reading::{self, BadRows, ReadingOptions, Wanted};
@@ -48,6 +49,9 @@ impl Sample {
         let Model::Regressor(model) = &stored.model else {
             bail!("{}: functions are drawn from models of numbers, not of classes", self.model.display());
         };
+        let inputs = Inputs::default().and("the model", &self.model);
+        let inputs = self.at.iter().fold(inputs, |inputs, path| inputs.and("the input", path));
+        inputs.keep("--output", &self.output)?;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
         let functions: Vec<_> =
             (0..self.functions).map(|_| model.sample(&mut rng)).collect::<Result<_, _>>()?;
@@ -56,7 +60,7 @@ impl Sample {
             let figure = picture(&stored, &functions)?;
             return plot::write(figure.as_ref(), std::path::Path::new(&self.output));
         }
-        let mut out = Output::open_beside(&self.output, &self.model)?;
+        let mut out = Output::open(&self.output)?;
         let header = |out: &mut Output, names: &[String]| {
             names.iter().for_each(|name| out.text(name));
             (1..=functions.len()).for_each(|i| out.text(&format!("f{i}")));
@@ -66,8 +70,13 @@ impl Sample {
         if let Some(path) = &self.at {
             let source = Source::open(path, &self.reading.format)?;
             header(&mut out, source.columns())?;
-            let mut rows =
-                reading::select(source, &stored.columns, reading::kind(&stored.model), Wanted::Inputs)?;
+            let mut rows = reading::select(
+                source,
+                &stored.columns,
+                reading::kind(&stored.model),
+                Wanted::Inputs,
+                &self.reading,
+            )?;
             let mut row = Row::default();
             while reading::next(&mut rows, &mut row, &mut bad)? {
                 let values: Result<Vec<f64>, _> = functions.iter().map(|f| f.value(&row.inputs)).collect();
@@ -77,13 +86,10 @@ impl Sample {
                         values.into_iter().for_each(|v| out.number(v));
                         out.end_row()?;
                     }
-                    Err(error) => bad.refuse(reading::refusal(
-                        &error,
-                        rows.name(),
-                        &row,
-                        &stored.columns,
-                        &stored.model,
-                    ))?,
+                    Err(error) => bad.refuse(
+                        row.number,
+                        reading::refusal(&error, rows.name(), &row, &stored.columns, &stored.model),
+                    )?,
                 }
             }
         } else {

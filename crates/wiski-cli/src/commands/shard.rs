@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::output::say;
 use anyhow::{Result, bail};
 use clap::Args;
 use wiski::persist::{self, Model, Stored};
+
+use crate::files::Inputs;
+use crate::output::say;
 
 /// Make an empty model with the scales, features and hyperparameters of another: to learn a part of the data
 /// elsewhere, and merge it later.
@@ -21,6 +23,7 @@ pub(crate) struct Shard {
 
 impl Shard {
     pub(crate) fn run(&self) -> Result<()> {
+        Inputs::default().and("the model", &self.model).keep_from_model("--output", &self.output)?;
         let mut stored: Stored = persist::load(&self.model)?;
         stored.model.freeze_features()?;
         let Model::Regressor(model) = &stored.model else {

@@ -6,12 +6,13 @@ use anyhow::Result;
 use clap::Args;
 use wiski::persist::{self, Stored};
 
+use crate::files::{Inputs, Waiting};
 use crate::input::{Row, Source};
 use crate::output::say;
 use crate::progress::Progress;
 use crate::reading::{self, BadRows, ReadingOptions, Wanted};
 
-/// Learn further rows into a saved model.
+/// Learn further rows into a saved model: all of them, or, if one is refused, none.
 #[derive(Args)]
 pub(crate) struct Update {
     /// A model file
@@ -27,6 +28,9 @@ pub(crate) struct Update {
     #[command(flatten)]
     reading: ReadingOptions,
 
+    #[command(flatten)]
+    waiting: Waiting,
+
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
@@ -34,16 +38,22 @@ pub(crate) struct Update {
 
 impl Update {
     pub(crate) fn run(&self) -> Result<()> {
+        let target = self.output.as_ref().unwrap_or(&self.model);
+        Inputs::default().and("the input", &self.input).keep_from_model("--output", target)?;
+        let _lock = self.waiting.lock(target)?;
         let mut stored: Stored = persist::load(&self.model)?;
         let source = Source::open(&self.input, &self.reading.format)?;
         let kind = reading::kind(&stored.model);
-        let mut rows = reading::select(source, &stored.columns, kind, Wanted::Required)?;
+        let mut rows = reading::select(source, &stored.columns, kind, Wanted::Required, &self.reading)?;
         let mut bad = BadRows::new(self.reading.on_bad_row);
         let mut progress = Progress::new(!self.quiet);
         let (mut row, mut learned) = (Row::default(), 0u64);
         while reading::next(&mut rows, &mut row, &mut bad)? {
             if let Err(error) = stored.step(&reading::as_model_row(&row)) {
-                bad.refuse(reading::refusal(&error, rows.name(), &row, &stored.columns, &stored.model))?;
+                bad.refuse(
+                    row.number,
+                    reading::refusal(&error, rows.name(), &row, &stored.columns, &stored.model),
+                )?;
                 continue;
             }
             learned += 1;
@@ -52,7 +62,6 @@ impl Update {
             }
         }
         progress.done();
-        let target = self.output.as_ref().unwrap_or(&self.model);
         persist::save(target, &stored)?;
         bad.report();
         say(format_args!("{learned} rows learned, {} in all: {}", stored.model.count(), target.display()))?;

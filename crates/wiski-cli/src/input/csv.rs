@@ -1,5 +1,10 @@
 //! CSV: a header that names the columns, then a record a line; fields that contain delimiters, line ends or quotation
 //! marks stand in quotation marks.
+//!
+//! Records are cut by searches for single bytes, 16 or 32 at a time. An automaton that looks at every byte (csv-core) was
+//! measured against it: a sixth faster for cells of five characters, a third slower for cells of seventeen digits; and
+//! bounded records, records handed out while the stream is silent and going on behind an open quotation mark would have
+//! to be built around it all the same.
 
 use std::str::from_utf8;
 
@@ -9,7 +14,7 @@ use super::{
     cells::Cells,
     error::{Fault, What},
     lines::Lines,
-    value::Value,
+    value::{Value, truth},
 };
 
 /// A reader of CSV.
@@ -40,7 +45,7 @@ impl Csv {
         if !header {
             csv.columns = (1..=csv.cells.len()).map(|i| format!("c{i}")).collect();
             csv.lines.again();
-        } else if csv.cells.iter().all(|cell| Value::Cell(cell).number().is_ok()) {
+        } else if csv.cells.iter().all(|cell| cell.trim().parse::<f64>().is_ok_and(f64::is_finite)) {
             return Ok(Head::Numbers);
         } else {
             csv.columns = csv.cells.iter().map(|name| name.trim().to_owned()).collect();
@@ -80,7 +85,8 @@ impl Records for Csv {
         }
         self.lines.again();
         // NaN shows a column of numbers too, though that row is a bad one.
-        Ok(self.cells.iter().map(|cell| cell.trim().parse::<f64>().is_ok()).collect())
+        let is_number = |cell: &str| cell.parse::<f64>().is_ok() || truth(cell).is_some();
+        Ok(self.cells.iter().map(|cell| is_number(cell.trim())).collect())
     }
 
     fn advance(&mut self) -> Result<bool, Fault> {

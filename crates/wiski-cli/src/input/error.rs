@@ -86,6 +86,10 @@ pub(crate) enum What {
     NotFinite(String),
     #[error("'{0}' is neither a number nor a time such as 2012-01-31T23:59:00Z")]
     NotATime(String),
+    #[error("'{0}' is not a date or time such as 2012-01-31 or 2012-01-31T23:59:00Z")]
+    NotADate(String),
+    #[error("'{text}' is not one of the levels {levels}")]
+    UnknownLevel { text: String, levels: String },
     #[error("a noise must be above zero, not {0}")]
     NotPositive(f64),
     #[error("the text is not UTF-8")]

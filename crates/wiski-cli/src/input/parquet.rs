@@ -1,7 +1,11 @@
 //! Parquet: typed columns in groups of rows. Only the columns asked for are read, a batch of rows at a time.
 
-use std::{fs::File, io};
+use std::{
+    fs::File,
+    io::{self, Read},
+};
 
+use bytes::Bytes;
 use parquet::{
     basic::{ConvertedType, LogicalType, TimeUnit, Type},
     column::reader::{ColumnReader, ColumnReaderImpl},
@@ -18,7 +22,7 @@ const BATCH: usize = 1024;
 
 /// A reader of Parquet.
 pub(super) struct Parquet {
-    file: SerializedFileReader<File>,
+    file: Box<dyn FileReader>,
     /// The names of the outermost columns.
     columns: Vec<String>,
     /// For each of them, where its values lie, unless it is nested.
@@ -69,9 +73,29 @@ enum Datum {
     Binary,
 }
 
+/// A Parquet file is read from its end, so one that comes through a pipe is kept whole, up to this size.
+const LARGEST_PIPED: u64 = 1 << 30;
+
 impl Parquet {
+    /// Reads a file.
     pub(super) fn open(file: File) -> io::Result<Self> {
-        let file = SerializedFileReader::new(file)?;
+        Ok(Self::from_chunks(SerializedFileReader::new(file)?))
+    }
+
+    /// Reads a pipe to its end.
+    pub(super) fn from_pipe(stream: impl Read) -> io::Result<Self> {
+        let mut whole = Vec::new();
+        stream.take(LARGEST_PIPED + 1).read_to_end(&mut whole)?;
+        if whole.len() as u64 > LARGEST_PIPED {
+            let reason =
+                format!("more than {} MiB of Parquet from a pipe; give it as a file", LARGEST_PIPED >> 20);
+            return Err(io::Error::other(reason));
+        }
+        Ok(Self::from_chunks(SerializedFileReader::new(Bytes::from(whole))?))
+    }
+
+    fn from_chunks(file: impl FileReader + 'static) -> Self {
+        let file: Box<dyn FileReader> = Box::new(file);
         let meta = file.metadata().file_metadata();
         let schema = meta.schema_descr();
         let fields = schema.root_schema().get_fields();
@@ -86,7 +110,7 @@ impl Parquet {
             }
         }
         let rows_in_file = meta.num_rows().max(0) as u64;
-        Ok(Self {
+        Self {
             file,
             batch: columns.iter().map(|_| None).collect(),
             columns,
@@ -98,7 +122,7 @@ impl Parquet {
             left_in_group: 0,
             rows_read: 0,
             rows_in_file,
-        })
+        }
     }
 
     /// Decodes the next batch; `false` if there is none.

@@ -1,9 +1,12 @@
 //! Rows: what a model learns from, taken out of records.
 
+use wiski::persist::Reading;
+
 use super::{
     Records,
     cells::Cells,
     error::{BadRow, Error, Fault, Result, What},
+    time,
 };
 
 /// The columns that a caller wants.
@@ -11,6 +14,8 @@ use super::{
 pub(crate) struct Selection {
     /// The inputs, in the order in which the model takes them.
     pub(crate) inputs: Vec<String>,
+    /// How each of them is read; empty if all are numbers.
+    pub(crate) readings: Vec<Reading>,
     /// What is to be predicted.
     pub(crate) target: Option<Target>,
     /// The variance of the target's noise, row by row.
@@ -59,7 +64,7 @@ pub(crate) struct Row {
 pub(crate) struct Rows {
     pub(super) name: String,
     pub(super) records: Box<dyn Records>,
-    pub(super) inputs: Vec<usize>,
+    pub(super) inputs: Vec<(usize, Reading)>,
     pub(super) target: Option<(usize, Target)>,
     pub(super) noise: Option<usize>,
     pub(super) time: Option<usize>,
@@ -83,6 +88,20 @@ impl Rows {
             Err(Fault::Record(column, what)) => Err(self.bad(column, what)),
             Err(Fault::Read(why)) => Err(Error::Read { file: self.name.clone(), row: self.number, why }),
         }
+    }
+
+    /// Leaves the rows before this one behind, whatever they hold.
+    pub(crate) fn skip_to(&mut self, row: u64) -> Result<()> {
+        while self.number + 1 < row {
+            match self.records.advance() {
+                Ok(false) => break,
+                Ok(true) | Err(Fault::Record(..)) => self.number += 1,
+                Err(Fault::Read(why)) => {
+                    return Err(Error::Read { file: self.name.clone(), row: self.number, why });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reads the next good row, after `on_bad` has seen the bad ones before it. An error of `on_bad` ends the reading.
@@ -115,8 +134,13 @@ impl Rows {
         (row.target, row.noise, row.time) = (None, None, None);
         row.inputs.clear();
         row.cells.clear();
-        for &column in &self.inputs {
-            row.inputs.push(number(column)?);
+        for (column, reading) in &self.inputs {
+            let value = records.value(*column);
+            row.inputs.push(match reading {
+                Reading::Number => number(*column)?,
+                Reading::Levels(levels) => value.level(levels).map_err(in_column(*column))?,
+                Reading::Calendar(part) => time::part(*part, value.date().map_err(in_column(*column))?),
+            });
         }
         match &self.target {
             Some((column, target)) if target.required || !records.value(*column).is_absent() => {

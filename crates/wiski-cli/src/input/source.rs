@@ -1,9 +1,12 @@
 //! A file or pipe whose columns are known and of which no row has been read.
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     io::{self, Read},
 };
+
+use wiski::persist::Reading;
 
 use super::{
     Format, Options, Records, Result, Rows, Selection, bytes,
@@ -65,13 +68,24 @@ impl Source {
             Fault::Record(_, what) => Error::Header { file: name.clone(), what },
         };
         let empty = |needed| Error::Empty { file: name.clone(), needed };
-        let (stream, progress) = bytes::open(stream, total).map_err(fail)?;
+        let (mut stream, progress) = bytes::open(stream, total).map_err(fail)?;
+        let mut magic = Vec::with_capacity(PARQUET.len());
+        if options.format.is_none_or(|format| format == Format::Parquet) {
+            // Byte by byte, so that a line shorter than this is not waited for.
+            while magic.len() < PARQUET.len()
+                && PARQUET.starts_with(&magic)
+                && stream.by_ref().take(1).read_to_end(&mut magic).map_err(fail)? > 0
+            {}
+        }
+        let is_parquet = options.format == Some(Format::Parquet) || magic == PARQUET;
+        let stream: bytes::Stream = Box::new(io::Cursor::new(magic).chain(stream));
+        if is_parquet {
+            let records = Box::new(Parquet::from_pipe(stream).map_err(fail)?);
+            return Ok(Self { name, records });
+        }
         let mut lines = Lines::new(stream).map_err(fail)?;
         let first = lines.peek().map_err(fail)?;
         let records: Box<dyn Records> = match (options.format, first) {
-            (Some(Format::Parquet), _) => {
-                return Err(fail(io::Error::other("Parquet cannot be read from a pipe")));
-            }
             (Some(Format::Ndjson), Some(b'[')) => {
                 return Err(fail(io::Error::other(
                     "a JSON array; one object a line is needed, as jq -c '.[]' writes",
@@ -81,7 +95,7 @@ impl Source {
                 let json = Ndjson::open(lines, progress).map_err(header)?;
                 Box::new(json.ok_or_else(|| empty("a JSON object a line"))?)
             }
-            (Some(Format::Csv) | None, _) => {
+            (Some(Format::Csv | Format::Parquet) | None, _) => {
                 let delimiter = options.delimiter.unwrap_or(b',');
                 match Csv::open(lines, progress, delimiter, !options.no_header).map_err(header)? {
                     Head::Names(csv) => Box::new(csv),
@@ -104,23 +118,59 @@ impl Source {
         &self.name
     }
 
-    /// All columns of numbers but those excepted, judged by the first row or by Parquet's schema. A first row that is
-    /// itself bad is an error. From a pipe, this waits for the first row.
-    pub(crate) fn infer_inputs(&mut self, except: &[&str]) -> Result<Inferred> {
-        let numeric = self.records.numeric().map_err(|fault| match fault {
+    /// Which columns hold numbers, judged by the first row or by Parquet's schema. A first row that is itself bad is an
+    /// error. From a pipe, this waits for the first row.
+    fn numeric(&mut self) -> Result<Vec<bool>> {
+        self.records.numeric().map_err(|fault| match fault {
             Fault::Read(why) => Error::Read { file: self.name.clone(), row: 0, why },
             Fault::Record(column, what) => {
                 let column = column.map(|column| self.columns()[column].clone());
                 let (file, line) = (self.name.clone(), self.records.line());
                 Error::BadRow(Box::new(BadRow { file, row: 1, line, column, what }))
             }
-        })?;
+        })
+    }
+
+    /// Whether a column holds plain numbers.
+    pub(crate) fn is_numeric(&mut self, name: &str) -> Result<bool> {
+        let place = self.find(name)?;
+        Ok(self.numeric()?[place])
+    }
+
+    /// The different texts of a column, sorted; `None` if there are more than `limit`. Bad rows count for nothing.
+    pub(crate) fn levels(mut self, name: &str, limit: usize) -> Result<Option<Vec<String>>> {
+        let place = self.find(name)?;
+        self.records.keep(place);
+        let (mut found, mut row, mut text) = (BTreeSet::new(), 0, String::new());
+        loop {
+            match self.records.advance() {
+                Ok(false) => return Ok(Some(found.into_iter().collect())),
+                Ok(true) => row += 1,
+                Err(Fault::Record(..)) => {
+                    row += 1;
+                    continue;
+                }
+                Err(Fault::Read(why)) => return Err(Error::Read { file: self.name, row, why }),
+            }
+            if self.records.value(place).label(&mut text).is_ok() && !found.contains(&text) {
+                if found.len() == limit {
+                    return Ok(None);
+                }
+                found.insert(text.clone());
+            }
+        }
+    }
+
+    /// All columns of numbers but those excepted, and others that are wanted all the same, in the order of the file.
+    pub(crate) fn infer_inputs(&mut self, except: &[&str], wanted: &[&str]) -> Result<Inferred> {
+        let numeric = self.numeric()?;
         let mut inferred = Inferred { inputs: Vec::new(), left_out: Vec::new() };
         for (name, numeric) in self.columns().iter().zip(numeric) {
-            if except.contains(&name.as_str()) {
+            let wanted = wanted.contains(&name.as_str());
+            if except.contains(&name.as_str()) && !wanted {
                 continue;
             }
-            let usable = numeric && !name.is_empty();
+            let usable = wanted || numeric && !name.is_empty();
             if usable { &mut inferred.inputs } else { &mut inferred.left_out }.push(name.clone());
         }
         Ok(inferred)
@@ -131,6 +181,7 @@ impl Source {
         let all = |names: &[String]| names.iter().map(|name| self.find(name)).collect::<Result<Vec<_>>>();
         let one = |name: &Option<String>| name.as_ref().map(|name| self.find(name)).transpose();
         let inputs = all(&selection.inputs)?;
+        let readings = selection.readings.iter().cloned().chain(std::iter::repeat(Reading::Number));
         let (noise, time) = (one(&selection.noise)?, one(&selection.time)?);
         let target = match &selection.target {
             Some(target) => Some((self.find(&target.column)?, target.clone())),
@@ -144,6 +195,7 @@ impl Source {
         let others = target.iter().map(|(column, _)| *column).chain(noise).chain(time);
         let all = if selection.cells { 0..self.columns().len() } else { 0..0 };
         inputs.iter().copied().chain(others).chain(all).for_each(|column| self.records.keep(column));
+        let inputs = inputs.into_iter().zip(readings).collect();
         let (name, records, cells) = (self.name, self.records, selection.cells);
         Ok(Rows { name, records, inputs, target, noise, time, cells, number: 0 })
     }
@@ -164,9 +216,12 @@ impl Source {
     }
 }
 
+/// How a Parquet file begins.
+const PARQUET: &[u8] = b"PAR1";
+
 fn begins_as_parquet(path: &str) -> bool {
-    let mut magic = [0; 4];
-    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"PAR1"
+    let mut magic = [0; PARQUET.len()];
+    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == PARQUET
 }
 
 /// What may have been meant by a column that does not exist.

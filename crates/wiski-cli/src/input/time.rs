@@ -1,104 +1,69 @@
-//! Times as seconds since the beginning of 1970, from and to the notation of ISO 8601 and RFC 3339.
+//! Times as seconds since the beginning of 1970, from and to the notation of ISO 8601 and RFC 3339, and the parts of
+//! the calendar that can be inputs.
 
 use std::fmt::Write;
 
-const DAY: i64 = 86_400;
+use jiff::Timestamp;
+use jiff::fmt::temporal::Pieces;
+use jiff::tz::{Offset, TimeZone};
+use wiski::persist::CalendarPart;
+
+const DAY: f64 = 86_400.0;
 
 /// Seconds since 1970 of a time such as `2012-01-31`, `2012-01-31 23:59`, `2012-01-31T23:59:30.5Z` or
 /// `2012-01-31T23:59:30+01:00`. A time that names no zone is taken as UTC.
 pub(super) fn parse(text: &str) -> Option<f64> {
-    let (date, clock) = match text.find(['T', 't', ' ']) {
-        Some(at) => (&text[..at], text[at + 1..].trim()),
-        None => (text, "00:00"),
-    };
-    let mut parts = date.split('-');
-    let year = digits(parts.next()?, 4)?;
-    let month = digits(parts.next()?, 2)?;
-    let day = digits(parts.next()?, 2)?;
-    let days = days(year, month, day);
-    // The 31st of April is the first of May: only real dates survive the way back.
-    if parts.next().is_some() || date_of(days) != (year, month, day) {
+    // Without the dashes a date would be a number. Said in advance, since most cells of most files are no times.
+    if !matches!(text.as_bytes(), [b'0'..=b'9', _, _, _, b'-', _, _, b'-', _, _, ..]) {
         return None;
     }
-    let (clock, offset) = match clock.find(['Z', 'z', '+', '-']) {
-        Some(at) => (clock[..at].trim_end(), zone(&clock[at..])?),
-        None => (clock, 0),
-    };
-    let (clock, fraction) = match clock.split_once('.') {
-        Some((clock, fraction)) if clock.len() == 8 && fraction.bytes().all(|b| b.is_ascii_digit()) => {
-            let kept = &fraction[..fraction.len().min(9)];
-            (clock, kept.parse::<f64>().ok()? / 10f64.powi(kept.len() as i32))
+    let joined;
+    let text = match text.rsplit_once(' ') {
+        // As some programs write: a blank before the offset.
+        Some((time, offset)) if time.len() > 10 => {
+            joined = [time.trim_end(), offset].concat();
+            &joined
         }
-        Some(_) => return None,
-        None => (clock, 0.0),
+        _ => text,
     };
-    let mut parts = clock.split(':');
-    let hour = digits(parts.next()?, 2).filter(|&hour| hour < 24)?;
-    let minute = digits(parts.next()?, 2).filter(|&minute| minute < 60)?;
-    // Second 60 is a leap second, which this scale counts as the first of the next minute.
-    let second = parts.next().map_or(Some(0), |part| digits(part, 2).filter(|&second| second <= 60))?;
-    if parts.next().is_some() {
+    let pieces = Pieces::parse(text).ok()?;
+    if pieces.offset().is_none() && pieces.time_zone_annotation().is_some() {
+        // A zone by name needs a database.
         return None;
     }
-    Some((days * DAY + hour * 3600 + minute * 60 + second - offset) as f64 + fraction)
+    let offset = pieces.to_numeric_offset().unwrap_or(Offset::UTC);
+    let time = pieces.date().to_datetime(pieces.time().unwrap_or_default());
+    let instant = offset.to_timestamp(time).ok()?;
+    // In two parts, which keeps the digits of a fraction.
+    Some(instant.as_second() as f64 + f64::from(instant.subsec_nanosecond()) / 1e9)
 }
 
 /// Appends the time this many nanoseconds after the beginning of 1970, without a zone.
 pub(super) fn write(nanoseconds: i128, out: &mut String) {
-    const NANO: i128 = 1_000_000_000;
-    let seconds = nanoseconds.div_euclid(NANO) as i64;
-    let (year, month, day) = date_of(seconds.div_euclid(DAY));
-    let clock = seconds.rem_euclid(DAY);
-    let (hour, minute, second) = (clock / 3600, clock / 60 % 60, clock % 60);
-    write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
-        .expect("a string takes all text");
-    let fraction = nanoseconds.rem_euclid(NANO);
-    if fraction != 0 {
-        let digits = format!("{fraction:09}");
-        write!(out, ".{}", digits.trim_end_matches('0')).expect("a string takes all text");
+    let written = match Timestamp::from_nanosecond(nanoseconds) {
+        Ok(time) => write!(out, "{}", TimeZone::UTC.to_datetime(time)),
+        // Beyond the year 9999.
+        Err(_) => write!(out, "{nanoseconds}"),
+    };
+    written.expect("a string takes all text");
+}
+
+/// A part of the time this many seconds after the beginning of 1970, in UTC.
+pub(super) fn part(part: CalendarPart, seconds: f64) -> f64 {
+    let days = seconds / DAY;
+    match part {
+        CalendarPart::Days => days,
+        CalendarPart::Hour => seconds.rem_euclid(DAY) / 3600.0,
+        // 1970 began on a Thursday.
+        CalendarPart::Weekday => (days + 3.0).rem_euclid(7.0),
+        CalendarPart::Yearday => {
+            let year = 365.25;
+            let Ok(time) = Timestamp::from_second(seconds as i64) else { return days.rem_euclid(year) };
+            let date = TimeZone::UTC.to_datetime(time).date();
+            let passed = f64::from(date.day_of_year() - 1) + seconds.rem_euclid(DAY) / DAY;
+            year * passed / f64::from(date.days_in_year())
+        }
     }
-}
-
-/// The offset from UTC in seconds: `Z`, `+01:00`, `+0100` or `+01`.
-fn zone(text: &str) -> Option<i64> {
-    let sign = match text.as_bytes()[0] {
-        b'+' => 1,
-        b'-' => -1,
-        _ => return (text.len() == 1).then_some(0),
-    };
-    let (hours, minutes) = match text.len() {
-        3 => (&text[1..3], "00"),
-        5 => (text.get(1..3)?, text.get(3..5)?),
-        _ => text[1..].split_once(':')?,
-    };
-    let minutes = digits(minutes, 2).filter(|&minutes| minutes < 60)?;
-    Some(sign * (digits(hours, 2).filter(|&hours| hours < 24)? * 3600 + minutes * 60))
-}
-
-/// A number of exactly this many digits.
-fn digits(text: &str, count: usize) -> Option<i64> {
-    let sound = text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
-    sound.then(|| text.parse().ok())?
-}
-
-/// Days since 1970-01-01. Years are counted from March, so that a leap day is the last of its year, and in eras of
-/// 400 years, after which the calendar repeats.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let (era, year) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year * 365 + year / 4 - year / 100 + day_of_year - 719_468
-}
-
-/// Year, month and day: the inverse of [`days`].
-fn date_of(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let month = (from_march + 2) % 12 + 1;
-    (era * 400 + year + i64::from(month <= 2), month, day_of_year - (153 * from_march + 2) / 5 + 1)
 }
 
 #[cfg(test)]
@@ -118,7 +83,7 @@ mod tests {
             ("2011-12-31 19:00:00 -0530", 1_325_377_800.0),
             ("2012-01-01t00:30:00.250z", 1_325_377_800.25),
             ("2000-02-29T12:00:00Z", 951_825_600.0),
-            ("2016-12-31T23:59:60Z", 1_483_228_800.0),
+            ("2016-12-31T23:59:60Z", 1_483_228_799.0),
             ("0001-01-01", -62_135_596_800.0),
         ] {
             assert_eq!(parse(text), Some(seconds), "{text}");
@@ -155,6 +120,32 @@ mod tests {
         ] {
             assert_eq!(parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn numbers_are_no_times() {
+        for text in ["20120131", "1325377800", "20120131T000000", "-0001-01-01", "+12345-01-01", "1e9"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn parts_of_the_calendar() {
+        let at = |text: &str, part| super::part(part, parse(text).unwrap());
+        assert_eq!(at("1970-01-02T12:00", CalendarPart::Days), 1.5);
+        assert_eq!(at("2024-02-29T06:45", CalendarPart::Hour), 6.75);
+        assert_eq!(at("1960-05-01T23:30", CalendarPart::Hour), 23.5);
+        // A Monday, noon of a Sunday, and a Wednesday before 1970.
+        assert_eq!(at("2026-11-16", CalendarPart::Weekday), 0.0);
+        assert_eq!(at("2026-11-15T12:00", CalendarPart::Weekday), 6.5);
+        assert_eq!(at("1969-12-31", CalendarPart::Weekday), 2.0);
+        assert_eq!(at("2023-01-01", CalendarPart::Yearday), 0.0);
+        // The middle of a year is the middle of a leap year, too.
+        assert!((at("2023-07-02T12:00", CalendarPart::Yearday) - 182.625).abs() < 1e-9);
+        assert!((at("2024-07-02T00:00", CalendarPart::Yearday) - 182.625).abs() < 1e-9);
+        assert!(at("2024-12-31T23:59:59", CalendarPart::Yearday) < 365.25);
+        // Farther than any calendar.
+        assert!(super::part(CalendarPart::Yearday, 1e300).is_finite());
     }
 
     proptest! {

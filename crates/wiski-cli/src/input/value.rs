@@ -50,7 +50,11 @@ impl Value<'_> {
                     Ok(number) if number.is_finite() => Ok(number),
                     Ok(_) => Err(What::NotFinite(short(text))),
                     Err(_) if text.is_empty() => Err(What::EmptyCell),
-                    Err(_) => Err(What::NotANumber(short(text))),
+                    // As in formats that know truth values.
+                    Err(_) => match truth(text) {
+                        Some(truth) => Ok(f64::from(u8::from(truth))),
+                        None => Err(What::NotANumber(short(text))),
+                    },
                 }
             }
             Self::Int(number) => Ok(number as f64),
@@ -76,6 +80,41 @@ impl Value<'_> {
             Self::Bool(_) => Err(self.not("a time")),
             _ => self.number(),
         }
+    }
+
+    /// Seconds since 1970 of a date or time; a plain number is none.
+    pub(super) fn date(self) -> Result<f64, What> {
+        match self {
+            Self::Cell(text) | Self::Text(text) => match time::parse(text.trim()) {
+                Some(seconds) => Ok(seconds),
+                None if text.trim().is_empty() => Err(What::EmptyCell),
+                None => Err(What::NotADate(short(text.trim()))),
+            },
+            Self::Time(nanoseconds) => Ok(nanoseconds as f64 / 1e9),
+            _ => Err(self.not("a date")),
+        }
+    }
+
+    /// The place of a text among the levels of a column.
+    pub(super) fn level(self, levels: &[String]) -> Result<f64, What> {
+        let place = match self {
+            Self::Cell(text) => levels.iter().position(|level| level == text.trim()),
+            Self::Text(text) | Self::Literal(text) => levels.iter().position(|level| level == text),
+            Self::Null | Self::Missing | Self::Other { .. } => return Err(self.not("a level")),
+            _ => {
+                let mut text = String::new();
+                self.write(&mut text);
+                levels.iter().position(|level| *level == text)
+            }
+        };
+        place.map(|place| place as f64).ok_or_else(|| {
+            let mut text = String::new();
+            self.write(&mut text);
+            if text.trim().is_empty() {
+                return What::EmptyCell;
+            }
+            What::UnknownLevel { text: short(text.trim()), levels: short(&levels.join(", ")) }
+        })
     }
 
     /// Replaces `label` by the name of a class. A CSV cell loses the blanks around it.
@@ -115,4 +154,12 @@ impl Value<'_> {
         };
         What::WrongType { found, wanted }
     }
+}
+
+/// A truth value as people and programs write it.
+pub(super) fn truth(text: &str) -> Option<bool> {
+    if text.eq_ignore_ascii_case("true") {
+        return Some(true);
+    }
+    text.eq_ignore_ascii_case("false").then_some(false)
 }

@@ -19,6 +19,7 @@ mod maximise;
 mod normal;
 mod optimizer;
 mod pairs;
+mod plausible;
 mod propose;
 mod region;
 mod space;

@@ -14,6 +14,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use super::maximise::{Maximum, sobol};
+use super::plausible::Plausible;
 use super::{Acquisition, Incumbent, Maximiser, Proposer, Space, Surrogate, SurrogateModel};
 use crate::error::{Error, Result, finite, length, positive};
 use crate::kernel::Family;
@@ -171,6 +172,9 @@ pub struct Optimizer {
     /// The trials that gave a value, as the model sees them: coordinates in [−1, 1], large values wanted.
     #[serde(skip)]
     results: Rows,
+    /// What results are measured against before the model sees them.
+    #[serde(skip)]
+    plausible: Plausible,
     /// Asked for and not yet told, in the user's values.
     pending: Vec<Vec<f64>>,
     /// How many points were asked for: no random number is used twice.
@@ -184,18 +188,17 @@ impl Restore for Optimizer {
     fn restore(&mut self) -> Result<()> {
         self.settings.check()?;
         if let Some(model) = &self.surrogate {
-            length("dimensions", self.space.dim(), model.dim())?;
+            length("dimensions", self.space.coordinates(), model.dim())?;
         }
-        self.pending.iter().try_for_each(|x| length("x", self.space.dim(), x.len()))?;
-        self.results = Rows::default();
-        for i in 0..self.trials.len() {
-            let Trial { x, outcome, variance } = self.trials[i].clone();
-            length("x", self.space.dim(), x.len())?;
+        self.pending.iter().try_for_each(|x| self.space.to_unit(x).map(|_| ()))?;
+        for Trial { x, outcome, variance } in &self.trials {
+            self.space.to_unit(x)?;
             if let Outcome::Value(value) = outcome {
-                self.push_result(&x, value, variance)?;
+                finite("value", *value, 0)?;
             }
+            variance.map_or(Ok(()), |variance| positive("noise", variance, 0))?;
         }
-        Ok(())
+        self.review()
     }
 }
 
@@ -228,6 +231,7 @@ impl Optimizer {
             failure: None,
             trials: Vec::new(),
             results: Rows::default(),
+            plausible: Plausible::default(),
             pending: Vec::new(),
             asked: 0,
             metrics: Prequential::default(),
@@ -333,7 +337,7 @@ impl Optimizer {
             None => self.design(q),
             Some(model) => {
                 let h = self.propose(model, q, seed)?;
-                h.chunks_exact(self.space.dim()).map(|h| self.to_values(h)).collect()
+                h.chunks_exact(self.space.coordinates()).map(|h| self.to_values(h)).collect()
             }
         };
         self.asked += q as u64;
@@ -344,7 +348,7 @@ impl Optimizer {
     /// The next q points of a scrambled Sobol sequence.
     fn design(&self, q: usize) -> Vec<Vec<f64>> {
         let from = self.asked as usize;
-        let all = sobol(self.space.dim(), from + q, self.settings.seed.wrapping_add(1));
+        let all = sobol(self.space.coordinates(), from + q, self.settings.seed.wrapping_add(1));
         all.skip(from).map(|u| self.space.values(&u)).collect()
     }
 
@@ -399,7 +403,8 @@ impl Optimizer {
         Ok(incumbent)
     }
 
-    /// Learns the value found at a point, which need not have been asked for.
+    /// Learns the value found at a point, which need not have been asked for. A value that is absurdly bad beside the
+    /// others counts as very bad; one that is absurdly good is not believed, and the trial counts as failed.
     pub fn tell(&mut self, x: &[f64], value: f64) -> Result<()> {
         self.learn(x, value, None)
     }
@@ -425,10 +430,24 @@ impl Optimizer {
             let reason = "the noise of every value is known, so it must be told with it";
             return Err(Error::Unsupported { operation: "tell", reason });
         }
-        self.push_result(x, value, variance)?;
-        if let Err(error) = self.learn_last() {
-            self.results.pop(self.space.dim());
-            return Err(error);
+        let h = self.coordinates(x)?;
+        let Some(model) = &mut self.surrogate else {
+            self.settle(x, Outcome::Value(value), variance);
+            return self.begin();
+        };
+        let sign = if self.settings.goal == Goal::Maximise { 1.0 } else { -1.0 };
+        let Some(seen) = self.plausible.seen(sign * value) else {
+            self.settle(x, Outcome::Failed, None);
+            return Ok(());
+        };
+        self.results.push(&h, seen, variance.unwrap_or(1.0));
+        match model.observe(&self.settings, &self.results) {
+            Ok(Some(prediction)) => self.metrics.record(&prediction, seen),
+            Ok(None) => {}
+            Err(error) => {
+                self.results.pop(self.space.coordinates());
+                return Err(error);
+            }
         }
         self.settle(x, Outcome::Value(value), variance);
         Ok(())
@@ -441,31 +460,53 @@ impl Optimizer {
         own.or_else(|| self.surrogate.as_mut().and_then(|model| model.take_failure()))
     }
 
-    fn push_result(&mut self, x: &[f64], value: f64, variance: Option<f64>) -> Result<()> {
-        let h = self.coordinates(x)?;
-        self.results.push(&h, self.sign() * value, variance.unwrap_or(1.0));
+    /// The number of results from which the first model is made.
+    fn initial(&self) -> usize {
+        self.settings.initial.unwrap_or(2 * self.space.dim() + 3)
+    }
+
+    /// Makes the first model, once the initial design is complete. If that fails, it is tried again with the next
+    /// result.
+    fn begin(&mut self) -> Result<()> {
+        self.review()?;
+        if self.results.len() >= self.initial() {
+            match SurrogateModel::new(self.space.coordinates(), &self.settings, &self.results) {
+                Ok(model) => self.surrogate = Some(Box::new(model)),
+                Err(error) => self.failure = Some(error),
+            }
+        }
         Ok(())
     }
 
-    /// Learns the result that was added last.
-    fn learn_last(&mut self) -> Result<()> {
-        let initial = self.settings.initial.unwrap_or(2 * self.space.dim() + 3);
-        match &mut self.surrogate {
-            None if self.results.len() >= initial => {
-                match SurrogateModel::new(self.space.dim(), &self.settings, &self.results) {
-                    Ok(model) => self.surrogate = Some(Box::new(model)),
-                    // Tried again with the next result.
-                    Err(error) => self.failure = Some(error),
+    /// Goes through all trials as a model sees them, measured against those of the initial design. When that is complete,
+    /// those of it that cannot be believed become failed ones.
+    fn review(&mut self) -> Result<()> {
+        let sign = self.sign();
+        let value = |trial: &Trial| match trial.outcome {
+            Outcome::Value(value) => Some(sign * value),
+            Outcome::Failed => None,
+        };
+        let initial = self.initial();
+        let plausible = Plausible::of(self.trials.iter().filter_map(value).take(initial));
+        let mut results = Rows::default();
+        let (mut count, mut failed) = (0, Vec::new());
+        for (i, trial) in self.trials.iter().enumerate() {
+            let Some(value) = value(trial) else { continue };
+            match plausible.seen(value) {
+                Some(seen) => {
+                    let h = self.coordinates(&trial.x)?;
+                    results.push(&h, seen, trial.variance.unwrap_or(1.0));
                 }
+                None => failed.push(i),
             }
-            None => {}
-            Some(model) => {
-                let prediction = model.observe(&self.settings, &self.results)?;
-                if let Some(prediction) = prediction {
-                    self.metrics.record(&prediction, self.results.y[self.results.len() - 1]);
-                }
+            count += 1;
+        }
+        if self.surrogate.is_none() && count >= initial {
+            for i in failed {
+                self.trials[i].outcome = Outcome::Failed;
             }
         }
+        (self.results, self.plausible) = (results, plausible);
         Ok(())
     }
 

@@ -1,4 +1,9 @@
-//! The box in which an optimiser looks: named dimensions, each on a linear or logarithmic scale.
+//! The box in which an optimiser looks: named dimensions, each on a linear or logarithmic scale, or a choice between
+//! things without an order.
+//!
+//! A number is one coordinate of the unit cube. A choice between n > 2 things is n coordinates, of which that of the
+//! chosen one is 1 and the others are 0, so that any two are equally far from each other; between two, one coordinate
+//! does. A point of the cube stands for the choice whose coordinate is largest.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,12 +39,15 @@ pub struct Dimension {
     /// Whether only whole numbers make sense: they are rounded when asked for.
     #[serde(default)]
     pub integer: bool,
+    /// The names of what can be chosen, without an order; the value is the place in this list. Empty for a number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
 }
 
 impl Dimension {
     /// A dimension with values from `lo` to `hi`, evenly spaced.
     pub fn linear(name: impl Into<String>, lo: f64, hi: f64) -> Self {
-        Self { name: name.into(), lo, hi, scale: Scale::Linear, integer: false }
+        Self { name: name.into(), lo, hi, scale: Scale::Linear, integer: false, choices: Vec::new() }
     }
 
     /// A dimension with positive values from `lo` to `hi`, evenly spaced in the logarithm.
@@ -47,8 +55,30 @@ impl Dimension {
         Self { scale: Scale::Log, ..Self::linear(name, lo, hi) }
     }
 
+    /// A choice between things without an order, at least two: its value is the place of one in the list.
+    pub fn choice(name: impl Into<String>, choices: Vec<String>) -> Self {
+        let hi = choices.len().saturating_sub(1) as f64;
+        Self { integer: true, choices, ..Self::linear(name, 0.0, hi) }
+    }
+
+    /// The number of coordinates of the unit cube.
+    pub fn coordinates(&self) -> usize {
+        if self.choices.len() > 2 { self.choices.len() } else { 1 }
+    }
+
     fn check(&self) -> Result<()> {
         let refuse = |reason: String| Err(Error::Config { field: self.name.clone(), reason });
+        for (i, choice) in self.choices.iter().enumerate() {
+            if self.choices[..i].contains(choice) {
+                return refuse(format!("'{choice}' can be chosen twice"));
+            }
+        }
+        let fits = self.choices.is_empty()
+            || (self.lo, self.hi, self.scale, self.integer)
+                == (0.0, (self.choices.len() - 1) as f64, Scale::Linear, true);
+        if !fits || self.choices.len() == 1 {
+            return refuse(format!("{} choices, where at least two are needed", self.choices.len()));
+        }
         if !(self.lo < self.hi && self.lo.is_finite() && self.hi.is_finite()) {
             return refuse(format!("{} to {} is not an interval", self.lo, self.hi));
         }
@@ -58,8 +88,13 @@ impl Dimension {
         Ok(())
     }
 
-    /// From the unit interval to a value.
-    fn value(&self, u: f64) -> f64 {
+    /// From the coordinates in the unit cube to a value.
+    fn value(&self, u: &[f64]) -> f64 {
+        if u.len() > 1 {
+            let largest = (0..u.len()).max_by(|&i, &j| u[i].total_cmp(&u[j]));
+            return largest.unwrap_or(0) as f64;
+        }
+        let u = u[0];
         let value = match self.scale {
             Scale::Linear => self.lo + u * (self.hi - self.lo),
             Scale::Log => (self.lo.ln() + u * (self.hi.ln() - self.lo.ln())).exp(),
@@ -68,12 +103,16 @@ impl Dimension {
         value.clamp(self.lo, self.hi)
     }
 
-    /// From a value to the unit interval.
-    fn unit(&self, value: f64) -> f64 {
-        match self.scale {
+    /// From a value to the unit cube.
+    fn unit(&self, value: f64, out: &mut Vec<f64>) {
+        if self.coordinates() > 1 {
+            out.extend((0..self.choices.len()).map(|i| if i as f64 == value.round() { 1.0 } else { 0.0 }));
+            return;
+        }
+        out.push(match self.scale {
             Scale::Linear => (value - self.lo) / (self.hi - self.lo),
             Scale::Log => (value.ln() - self.lo.ln()) / (self.hi.ln() - self.lo.ln()),
-        }
+        });
     }
 }
 
@@ -100,9 +139,11 @@ impl Space {
     /// A space of the given dimensions, one to [`MOST_DIMENSIONS`].
     pub fn new(dimensions: Vec<Dimension>) -> Result<Self> {
         dimensions.iter().try_for_each(Dimension::check)?;
-        if dimensions.is_empty() || dimensions.len() > MOST_DIMENSIONS {
-            let reason =
-                format!("one to {MOST_DIMENSIONS} dimensions can be searched, not {}", dimensions.len());
+        let coordinates: usize = dimensions.iter().map(Dimension::coordinates).sum();
+        if dimensions.is_empty() || coordinates > MOST_DIMENSIONS {
+            let reason = format!(
+                "one to {MOST_DIMENSIONS} dimensions can be searched, not {coordinates} (a choice between n > 2 counts as n)"
+            );
             return Err(Error::Config { field: "space".into(), reason });
         }
         for (i, dimension) in dimensions.iter().enumerate() {
@@ -129,23 +170,35 @@ impl Space {
         self.0.len()
     }
 
+    /// The number of coordinates of the unit cube: of dimensions, a choice between n > 2 counting as n.
+    pub fn coordinates(&self) -> usize {
+        self.0.iter().map(Dimension::coordinates).sum()
+    }
+
     /// From the unit cube to values.
     pub fn values(&self, u: &[f64]) -> Vec<f64> {
-        self.0.iter().zip(u).map(|(d, &u)| d.value(u)).collect()
+        let mut rest = u;
+        let value = |d: &Dimension| {
+            let (own, others) = rest.split_at(d.coordinates());
+            rest = others;
+            d.value(own)
+        };
+        self.0.iter().map(value).collect()
     }
 
     /// From values to the unit cube; values outside are refused by name.
     pub fn to_unit(&self, values: &[f64]) -> Result<Vec<f64>> {
         length("x", self.dim(), values.len())?;
-        let unit = |(d, &v): (&Dimension, &f64)| {
+        let mut all = Vec::with_capacity(self.coordinates());
+        for (d, &v) in self.0.iter().zip(values) {
             // A rounding on either side is not outside.
             let slack = 1e-9 * (d.hi - d.lo);
-            if v.is_finite() && v >= d.lo - slack && v <= d.hi + slack {
-                return Ok(d.unit(v.clamp(d.lo, d.hi)));
+            if !(v.is_finite() && v >= d.lo - slack && v <= d.hi + slack) {
+                let reason = format!("{v} lies outside of {} to {}", d.lo, d.hi);
+                return Err(Error::Config { field: d.name.clone(), reason });
             }
-            let reason = format!("{v} lies outside of {} to {}", d.lo, d.hi);
-            Err(Error::Config { field: d.name.clone(), reason })
-        };
-        self.0.iter().zip(values).map(unit).collect()
+            d.unit(v.clamp(d.lo, d.hi), &mut all);
+        }
+        Ok(all)
     }
 }

@@ -231,12 +231,17 @@ impl Kernel {
     /// A factor that is not positive and finite leaves an invalid kernel, which the model builder refuses.
     #[must_use]
     pub fn scaled(mut self, factor: f64) -> Self {
-        let mut leading: Vec<usize> = self.terms.iter().map(|t| t.scales[0]).collect();
-        leading.dedup();
-        for i in leading {
+        for i in self.leading_scales() {
             self.parameters[i].value *= factor;
         }
         self
+    }
+
+    /// The places of the scales that have the unit of a variance: the first of each term.
+    pub(crate) fn leading_scales(&self) -> Vec<usize> {
+        let mut leading: Vec<usize> = self.terms.iter().map(|t| t.scales[0]).collect();
+        leading.dedup();
+        leading
     }
 
     /// The number of axes d.
@@ -260,30 +265,6 @@ impl Kernel {
         let several = self.parameters.iter().any(|p| p.base > 0);
         let name = |p: &Parameter| if several { format!("{}.{}", p.base, p.label) } else { p.label.clone() };
         self.parameters.iter().map(name).collect()
-    }
-
-    /// Replaces all parameters of a name, by one value for all or one each: `lengthscale` stands for `lengthscale[0]`,
-    /// `lengthscale[1]`, …, in a sum also for `0.lengthscale[0]`; a full name stands for itself.
-    pub fn set_named(&mut self, name: &str, values: &[f64]) -> Result<()> {
-        let names = self.parameter_names();
-        let reject = |reason: String| Err(Error::Config { field: name.into(), reason });
-        let stem = |full: &str| {
-            let stem = full.split('[').next().unwrap_or(full);
-            stem == name || stem.split_once('.').is_some_and(|(_, own)| own == name)
-        };
-        let own: Vec<usize> = (0..names.len()).filter(|&i| names[i] == name || stem(&names[i])).collect();
-        if own.is_empty() {
-            return reject(format!("there is no such hyperparameter; there are noise, {}", names.join(", ")));
-        }
-        if values.len() != 1 && values.len() != own.len() {
-            let (given, wanted) = (values.len(), own.len());
-            return reject(format!("{given} values were given for {wanted} hyperparameters"));
-        }
-        let mut parameters = self.parameters();
-        for (place, &i) in own.iter().enumerate() {
-            parameters[i] = values[place.min(values.len() - 1)];
-        }
-        self.set_parameters(&parameters)
     }
 
     /// Replaces the values of all hyperparameters.

@@ -72,6 +72,10 @@ impl Restore for Adam {
             let reason = "the groups do not cover the coordinates".into();
             return Err(Error::Config { field: "groups".into(), reason });
         }
+        let numbers = [self.beta1, self.beta2, self.epsilon, self.power1, self.power2];
+        for value in numbers.into_iter().chain(self.groups.iter().map(|g| g.1)) {
+            error::finite("state of the optimiser", value, 0)?;
+        }
         Ok(())
     }
 }

@@ -75,6 +75,12 @@ impl Restore for HyperSpace {
         for other in [self.transforms.len(), self.priors.len(), self.ranges.len()] {
             length("hyperparameters", self.names.len(), other)?;
         }
+        for (name, &(lo, hi)) in self.names.iter().zip(&self.ranges) {
+            if !(lo > 0.0 && lo <= hi && hi.is_finite()) {
+                let reason = format!("[{lo}, {hi}] is not a range of positive numbers");
+                return Err(Error::Config { field: name.clone(), reason });
+            }
+        }
         self.priors.iter().try_for_each(Hyperprior::validate)
     }
 }
@@ -157,6 +163,22 @@ impl HyperSpace {
         positive("fixed hyperparameter", value, 0)?;
         self.ranges[index] = (value, value);
         Ok(self)
+    }
+
+    /// For targets that are divided by `factor`: variances that are kept at a value are so in the new units.
+    pub(crate) fn rescale_fixed(&mut self, hyper: &Hyperparameters, factor: f64) {
+        let mut first = 0;
+        let mut variances = Vec::new();
+        for kernel in &hyper.kernels {
+            variances.extend(kernel.leading_scales().into_iter().map(|i| first + i));
+            first += kernel.parameter_count();
+        }
+        for i in variances.into_iter().chain([first]) {
+            if let Some((lo, hi)) = self.ranges.get_mut(i).filter(|(lo, hi)| lo == hi) {
+                *lo /= factor * factor;
+                *hi = *lo;
+            }
+        }
     }
 
     fn unknown(&self, name: &str) -> Error {

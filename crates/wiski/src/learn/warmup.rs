@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::{Adam, Annealing, HyperSpace, Hyperparameters, LbfgsB};
-use crate::error::{Result, length};
+use crate::error::{Result, length, positive};
 use crate::feature::{FeatureMap, Moments, Normaliser, Tape};
 use crate::grid::Lattice;
 use crate::pool::Pool;
@@ -40,7 +40,10 @@ impl Restore for Rows {
         length("noise", self.y.len(), self.noise.len())?;
         let whole =
             if self.y.is_empty() { self.x.is_empty() } else { self.x.len().is_multiple_of(self.y.len()) };
-        if whole { Ok(()) } else { length("x", self.y.len(), self.x.len()) }
+        if !whole {
+            length("x", self.y.len(), self.x.len())?;
+        }
+        self.noise.iter().enumerate().try_for_each(|(row, &noise)| positive("noise", noise, row))
     }
 }
 

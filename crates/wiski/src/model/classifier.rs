@@ -19,6 +19,7 @@ use super::reader::Reader;
 use super::schedule::thorough;
 use super::settings::{Features, NoiseModel, Settings};
 use super::start;
+use super::targets::TargetScale;
 use super::{Outcome, Wiski};
 use crate::error::{Error, Result, length};
 use crate::learn::{Choice, Hyperparameters};
@@ -160,6 +161,8 @@ impl Task for Classification {
         self.count_classes();
         let (count, likelihood) = (self.count(), self.likelihood());
         check_features(settings, count)?;
+        let scaling = start::column_scaling(settings, &memory.rows.x, input_dim)?;
+        let settings = &settings.in_scaled_units(&scaling, TargetScale::IDENTITY, input_dim)?;
         let mut kernel = settings.start_kernel(input_dim)?;
         if settings.kernel.is_none() && count > 1 {
             kernel = kernel.scaled(likelihood.target_variance());
@@ -334,6 +337,12 @@ impl OnlineClassifier {
     /// How often the hyperparameters were refitted since the warm-up.
     pub fn refits(&self) -> usize {
         self.online.refits()
+    }
+
+    /// How many rows lay off the grid, so that nothing was learned of them ([`OffGrid::Prior`](super::OffGrid::Prior)),
+    /// since the warm-up.
+    pub fn ignored(&self) -> u64 {
+        self.online.ignored()
     }
 
     /// What went wrong beside the rows since the last call, if anything did; see

@@ -11,7 +11,7 @@
 //! | eigenvalue cut-off | 10⁻¹² of the largest; 10⁻⁶ for a sum |
 
 use super::settings::{Features, NoiseModel, Schedule, Settings};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::feature::Column;
 use crate::kernel::{Family, Kernel, MAX_DIM};
 use crate::learn::{HyperSpace, Hyperparameters, Hyperprior};
@@ -69,8 +69,10 @@ impl Settings {
         if self.schedule == Schedule::Off {
             self.feature_rate = 0.0;
         }
-        if !self.initial.is_empty() {
-            self.start_from_given(axes)?;
+        if self.schedule == Schedule::Off && !self.start_values.is_empty() {
+            // What is given and not learned is meant to stay.
+            self.fit_warm_up = false;
+            self.training.epochs = 0;
         }
         Ok(self)
     }
@@ -82,33 +84,9 @@ impl Settings {
         self.columns.iter().all(|c| *c == Column::Numeric) && input_dim <= most
     }
 
-    /// Puts the start values into kernel and noise. With no schedule to learn them by, they are meant to stay.
-    fn start_from_given(&mut self, axes: usize) -> Result<()> {
-        let reject = |reason: String| Err(Error::Config { field: "initial".into(), reason });
-        for (name, values) in std::mem::take(&mut self.initial) {
-            if let Some(bad) = values.iter().find(|v| !(v.is_finite() && **v > 0.0)) {
-                return reject(format!("{name} = {bad} is not positive"));
-            }
-            if name == "noise" {
-                match values[..] {
-                    [noise] => self.initial_noise = noise,
-                    _ => return reject(format!("there is one noise, not {}", values.len())),
-                }
-            } else if self.is_additive() {
-                return reject(format!("of a sum of grids only the noise can be given, not {name}"));
-            } else {
-                let kernel = match self.kernel.take() {
-                    Some(kernel) => kernel,
-                    None => Kernel::new(Family::Rbf, axes)?,
-                };
-                self.kernel.insert(kernel).set_named(&name, &values)?;
-            }
-        }
-        if self.schedule == Schedule::Off {
-            self.fit_warm_up = false;
-            self.training.epochs = 0;
-        }
-        Ok(())
+    /// Whether the model of rows of D columns is a sum of grids.
+    pub fn is_sum(&self, input_dim: usize) -> bool {
+        if self.features == Features::Auto { !self.is_one_grid(input_dim) } else { self.is_additive() }
     }
 
     /// Whether the model is a sum of grids, with or without inducing points.
@@ -165,12 +143,27 @@ impl Settings {
         self.memory.min((MOST_NUMBERS / input_dim).max(self.warm_up_rows(input_dim)))
     }
 
-    /// The kernel to start from.
-    pub(crate) fn start_kernel(&self, input_dim: usize) -> Result<Kernel> {
+    /// The kernel to start from, without start values.
+    pub(super) fn plain_kernel(&self, input_dim: usize) -> Result<Kernel> {
         match &self.kernel {
             Some(kernel) => Ok(kernel.clone()),
             None => Kernel::new(Family::Rbf, self.axes(input_dim)),
         }
+    }
+
+    /// The kernel to start from.
+    pub(crate) fn start_kernel(&self, input_dim: usize) -> Result<Kernel> {
+        let mut kernel = self.plain_kernel(input_dim)?;
+        let (names, mut parameters) = (Self::names(&kernel), kernel.parameters());
+        for start in &self.start_values {
+            for (i, value) in start.places(&names)? {
+                if let Some(parameter) = parameters.get_mut(i) {
+                    *parameter = value;
+                }
+            }
+        }
+        kernel.set_parameters(&parameters)?;
+        Ok(kernel)
     }
 
     /// How the given hyperparameters are learned.
@@ -185,6 +178,13 @@ impl Settings {
         if self.is_additive() {
             for (name, prior) in RELEVANCE {
                 space = space.with_prior(name, prior)?;
+            }
+        }
+        for start in self.start_values.iter().filter(|start| start.fixed) {
+            // A sum of grids has its noise at the end, as one grid has.
+            let names: Vec<String> = hyper.named().into_iter().map(|(name, _)| name).collect();
+            for (i, value) in start.places(&names)? {
+                space = space.with_fixed(i, value)?;
             }
         }
         self.priors.iter().try_fold(space, |space, (name, prior)| space.with_prior(name, *prior))

@@ -141,8 +141,11 @@ impl Restore for Learner {
             if let Some((adam, gradient)) = &process.every_step {
                 length("coordinates of the optimizer", self.space.dim(), adam.dim())?;
                 length("gradient", self.space.dim(), gradient.len())?;
+                gradient.iter().try_for_each(|&g| finite("gradient", g, 0))?;
             }
         }
+        finite("rows since the last refit", self.rows_since_refit, 0)?;
+        self.fading.check()?;
         let mut stats = self.processes.iter().map(|p| p.model.stats()).chain(&self.unseen);
         if stats.any(|stats| stats.lattice() != lattice) {
             let reason = "the processes live on different grids".into();
@@ -409,12 +412,13 @@ impl Learner {
     pub(crate) fn rescale_targets(&mut self, shift: f64, scale: f64) -> Result<()> {
         let mut unseen = self.unseen.clone();
         unseen.as_mut().map_or(Ok(()), |stats| stats.standardize_targets(shift, scale))?;
-        let mut processes = self.processes.clone();
+        let (mut processes, mut space) = (self.processes.clone(), self.space.clone());
+        space.rescale_fixed(&self.first().hyperparameters(), scale);
         for process in &mut processes {
             process.model.rescale_targets(shift, scale)?;
-            process.evaluate(&self.space)?;
+            process.evaluate(&space)?;
         }
-        (self.processes, self.unseen) = (processes, unseen);
+        (self.processes, self.unseen, self.space) = (processes, unseen, space);
         Ok(())
     }
 

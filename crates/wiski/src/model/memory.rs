@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Result, length};
+use crate::error::{Result, finite, length};
 use crate::learn::Rows;
 use crate::saved::{Restore, restored_after_reading};
 
@@ -20,6 +20,7 @@ restored_after_reading!(Memory);
 
 impl Restore for Memory {
     fn restore(&mut self) -> Result<()> {
+        self.times.iter().try_for_each(|&time| finite("time", time, 0))?;
         if self.times.is_empty() { Ok(()) } else { length("times", self.rows.len(), self.times.len()) }
     }
 }

@@ -18,6 +18,7 @@ mod snapshots;
 mod start;
 mod targets;
 mod text;
+mod units;
 mod wiski;
 
 use crate::error::{Result, length};
@@ -36,6 +37,7 @@ pub(crate) use schedule::{Fading, brief};
 pub use settings::{Features, HalfLife, InputScaling, NoiseModel, Schedule, Settings, TargetScaling};
 pub use snapshots::{JointRows, RowSurface, SampledFunction, Snapshot};
 pub use targets::TargetScale;
+pub use units::{StartValue, in_user_units};
 pub use wiski::Wiski;
 
 /// What became of an observation.

@@ -31,6 +31,11 @@ pub(crate) trait Task: Clone + Serialize + DeserializeOwned {
     /// What a row says to each process.
     fn row(&mut self, y: f64, noise: f64) -> RowTargets<'_>;
 
+    /// Rejects a relative noise that is nothing beside the targets.
+    fn check_noise(&self, _noise: f64, _settings: &Settings) -> Result<()> {
+        Ok(())
+    }
+
     /// Takes note of a target that was learned.
     fn observed(&mut self, y: f64);
 
@@ -74,6 +79,9 @@ pub(crate) struct Online<T: Task> {
     /// The number of rows in memory when features were last learned from them.
     #[serde(default)]
     searched_at: usize,
+    /// Rows off the grid of which nothing was learned.
+    #[serde(default)]
+    ignored: u64,
     /// What the processes predicted for the last row before they learned it; nothing in the warm-up.
     #[serde(skip)]
     said: Vec<Prediction>,
@@ -92,6 +100,7 @@ impl<T: Task> Clone for Online<T> {
             memory: self.memory.clone(),
             learner: self.learner.clone(),
             searched_at: self.searched_at,
+            ignored: self.ignored,
             said: self.said.clone(),
             failure: self.failure.clone(),
             published: self.published.clone(),
@@ -113,7 +122,7 @@ impl<T: Task> Online<T> {
         learner: Option<Box<Learner>>,
     ) -> Self {
         let (said, published) = (Vec::new(), Published::default());
-        Self { settings, input_dim, task, memory, learner, searched_at: 0, said, failure: None, published }
+        Self { settings, input_dim, task, memory, learner, searched_at: 0, ignored: 0, said, failure: None, published }
     }
 
     /// Rejects parts that do not fit together; publishes.
@@ -157,6 +166,11 @@ impl<T: Task> Online<T> {
         self.learner.as_ref().map_or(self.memory.len() as f64, |l| l.count())
     }
 
+    /// How many rows lay off the grid, so that nothing was learned of them.
+    pub(crate) fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
     pub(crate) fn refits(&self) -> usize {
         self.learner.as_ref().map_or(0, |l| l.refits())
     }
@@ -179,12 +193,14 @@ impl<T: Task> Online<T> {
         check_row(x, self.input_dim)?;
         finite("y", y, 0)?;
         positive("noise", noise, 0)?;
+        self.task.check_noise(noise, &self.settings)?;
         if let Some(time) = time {
             finite("time", time, 0)?;
         }
         let Some(learner) = &mut self.learner else { return self.keep(x, y, noise, time) };
         let outcome = learner.learn(x, &self.task.row(y, noise), time, &self.settings)?;
         self.said.extend_from_slice(learner.predictions());
+        self.ignored += u64::from(outcome == Outcome::OffGrid);
         self.task.observed(y);
         if !self.memory.is_empty() {
             self.memory.push(x, y, noise, time);
@@ -230,6 +246,8 @@ impl<T: Task> Online<T> {
             let reason = "at least two rows are needed";
             return Err(Error::Unsupported { operation: "ending the warm-up", reason });
         }
+        // The first rows came before the variance of the targets was known.
+        self.memory.rows.noise.iter().try_for_each(|&noise| self.task.check_noise(noise, &self.settings))?;
         self.search()?;
         // Rows that fade cannot be learned anew with their old weights.
         if !self.settings.learns_anew() || self.memory.len() >= self.settings.memory_rows(self.input_dim) {

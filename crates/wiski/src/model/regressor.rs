@@ -30,6 +30,9 @@ use crate::likelihood::Target;
 use crate::posterior::Prediction;
 use crate::stats::Stats;
 
+/// The smallest known noise variance, as a share of the variance of the targets.
+const LEAST_NOISE: f64 = 1e-10;
+
 /// Numbers as targets: one process, in units that follow the mean and deviation of the targets.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Regression {
@@ -67,6 +70,7 @@ impl Regression {
         let dim = stats.lattice().dim();
         let scaling = start::column_scaling(settings, &[], dim)?;
         self.scale = self.present_scale(settings);
+        let settings = &settings.in_scaled_units(&scaling, self.scale, dim)?;
         let (hyper, space) = self.start_values(settings, dim)?;
         let map = FeatureMap::from(Identity::new(dim));
         let moments = map.new_moments();
@@ -88,6 +92,16 @@ impl Task for Regression {
         RowTargets::of_value(self.target.insert(Target { value: self.scale.apply(y), noise }))
     }
 
+    fn check_noise(&self, noise: f64, settings: &Settings) -> Result<()> {
+        let least = LEAST_NOISE * self.moments.std().powi(2);
+        if settings.noise == NoiseModel::Learned || self.moments.weight < 2.0 || noise >= least {
+            return Ok(());
+        }
+        let reason =
+            format!("a variance of {noise:e} is too small beside the targets; at least {least:.1e} is needed");
+        Err(Error::Config { field: "noise".into(), reason })
+    }
+
     fn observed(&mut self, y: f64) {
         self.moments.observe(y);
     }
@@ -102,6 +116,8 @@ impl Task for Regression {
 
     fn start(&mut self, memory: &Memory, settings: &Settings, input_dim: usize) -> Result<Learner> {
         self.scale = self.present_scale(settings);
+        let scaling = start::column_scaling(settings, &memory.rows.x, input_dim)?;
+        let settings = &settings.in_scaled_units(&scaling, self.scale, input_dim)?;
         let start = self.start_values(settings, input_dim)?;
         let y: Vec<f64> = memory.rows.y.iter().map(|&y| self.scale.apply(y)).collect();
         let noise = memory.rows.noise.clone();
@@ -174,7 +190,8 @@ impl OnlineRegressor {
     pub(super) fn restored(online: Online<Regression>, metrics: Prequential, drifts: u64) -> Result<Self> {
         let mut new = Self { online, metrics, drifts };
         new.online.restore()?;
-        positive("scale of the targets", new.online.task.scale.scale, 0)?;
+        new.online.task.moments.check()?;
+        new.online.task.scale.check()?;
         Ok(new)
     }
 
@@ -265,6 +282,12 @@ impl OnlineRegressor {
         self.online.task.scale
     }
 
+    /// How many rows lay off the grid, so that nothing was learned of them ([`OffGrid::Prior`](super::OffGrid::Prior)),
+    /// since the warm-up.
+    pub fn ignored(&self) -> u64 {
+        self.online.ignored()
+    }
+
     /// What went wrong beside the rows since the last call, if anything did: a refit, a search for features, the end of
     /// the warm-up. Every row that was accepted is learned in spite of it, and what failed is tried again later.
     pub fn take_failure(&mut self) -> Option<Error> {
@@ -332,6 +355,13 @@ impl OnlineRegressor {
         Ok(p)
     }
 
+    /// As [`OnlineRegressor::predict`], for an observation whose noise variance is known (for [`NoiseModel::Known`]).
+    pub fn predict_noisy(&self, x: &[f64], variance: f64) -> Result<Prediction> {
+        self.require_known_noise()?;
+        positive("noise", variance, 0)?;
+        Ok(Prediction { noise: variance, ..self.predict(x)? })
+    }
+
     fn before_warm_up(&self) -> Result<Prediction> {
         let moments = &self.online.task.moments;
         if moments.weight < 2.0 {
@@ -395,7 +425,7 @@ impl OnlineRegressor {
         if self.settings().noise == NoiseModel::Known {
             return Ok(());
         }
-        let reason = "this model learns its noise; one with known noise takes a variance for each row";
+        let reason = "this model learns its noise; a variance for each row needs one whose noise is known";
         Err(Error::Unsupported { operation: "known noise", reason })
     }
 

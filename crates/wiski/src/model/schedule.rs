@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::settings::{HalfLife, Schedule};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, finite};
 use crate::learn::LbfgsB;
 
 /// Old observations are decayed when their weight would fall by this factor: what is neglected meanwhile is
@@ -57,6 +57,12 @@ impl Fading {
     /// Fading from a given time on.
     pub(crate) fn since(last_time: Option<f64>) -> Self {
         Self { last_time, ..Self::default() }
+    }
+
+    /// Rejects what no rows can have left behind.
+    pub(crate) fn check(&self) -> Result<()> {
+        finite("pending decay", self.pending_halvings, 0)?;
+        self.last_time.map_or(Ok(()), |time| finite("time", time, 0))
     }
 
     /// What follows when one more row passes, and the factor by which everything learned is to be decayed then, if any.

@@ -5,7 +5,7 @@ use crate::error::{Error, Result, length};
 use crate::feature::Column;
 use crate::kernel::{Kernel, MAX_DIM};
 use crate::learn::{Hyperparameters, Hyperprior, Start, WarmUpTraining};
-use crate::model::{DriftDetector, OffGrid};
+use crate::model::{DriftDetector, OffGrid, StartValue};
 use serde::{Deserialize, Serialize};
 
 /// The largest grid that can be asked for.
@@ -143,9 +143,9 @@ pub struct Settings {
     pub kernel: Option<Kernel>,
     /// The start value of the noise variance, in units of the scaled target.
     pub initial_noise: f64,
-    /// Start values of hyperparameters by name, as `lengthscale` or `noise`, in scaled units. Where hyperparameters are
-    /// not learned, they stay.
-    pub initial: Vec<(String, Vec<f64>)>,
+    /// Where hyperparameters start, or stay, in the units of the data. Of a sum of grids only the noise can be given.
+    /// Without a schedule to learn them by, those that are given stay.
+    pub start_values: Vec<StartValue>,
     /// When hyperparameters are learned.
     pub schedule: Schedule,
     /// Whether hyperparameters are fitted on the warm-up rows at all.
@@ -196,7 +196,7 @@ impl Default for Settings {
             rank_budget: 768,
             kernel: None,
             initial_noise: std::f64::consts::LN_2,
-            initial: Vec::new(),
+            start_values: Vec::new(),
             schedule: Schedule::Geometric { ratio: 1.1 },
             fit_warm_up: true,
             softplus: false,
@@ -251,6 +251,12 @@ impl Settings {
                     "periodic and categorical columns need a sum of grids: the features 'auto' or 'additive'",
                 );
             }
+        }
+        if let Some(other) = self.start_values.iter().find(|s| self.is_additive() && s.name != "noise") {
+            return reject(&other.name, "of a sum of grids only the noise can be given");
+        }
+        if self.noise == NoiseModel::Known && self.start_values.iter().any(|s| s.name == "noise") {
+            return reject("noise", "it is known for each row");
         }
         if self.is_additive() && self.kernel.is_some() {
             return reject("kernel", "a sum of grids has a kernel for each, chosen by its columns");

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Result, finite, positive};
 use crate::posterior::Prediction;
 use crate::stats::Stats;
 
@@ -14,6 +15,14 @@ pub(super) struct TargetMoments {
 }
 
 impl TargetMoments {
+    /// Refuses sums that no targets can have.
+    pub(super) fn check(&self) -> Result<()> {
+        for (field, value) in [("weight", self.weight), ("mean", self.mean), ("squares", self.squares)] {
+            finite(format!("{field} of the targets"), value, 0)?;
+        }
+        if self.weight < 0.0 { positive("weight of the targets", self.weight, 0) } else { Ok(()) }
+    }
+
     /// The moments of the targets that statistics on one grid hold; rows count by their weight.
     pub(super) fn of_stats(stats: &Stats) -> Self {
         // Weights of interpolation add up to one, so b adds up to the sum of all targets.
@@ -71,6 +80,12 @@ pub struct TargetScale {
 }
 
 impl TargetScale {
+    /// Refuses a scale that maps numbers to something else.
+    pub(crate) fn check(&self) -> Result<()> {
+        finite("shift of the targets", self.shift, 0)?;
+        positive("scale of the targets", self.scale, 0)
+    }
+
     pub(super) const IDENTITY: Self = Self { shift: 0.0, scale: 1.0 };
 
     pub(crate) fn apply(&self, y: f64) -> f64 {

@@ -106,6 +106,10 @@ impl Wiski {
         let settings = saved.settings.into_owned();
         positive("noise", settings.noise, 0)?;
         positive("drift tolerance", settings.drift_tolerance, 0)?;
+        if !(0.0..1.0).contains(&settings.rank_tolerance) {
+            let reason = format!("{} is not a share below 1", settings.rank_tolerance);
+            return Err(Error::Config { field: "rank tolerance".into(), reason });
+        }
         let (kernels, stats) = (saved.kernels.into_owned(), saved.stats.into_owned());
         let (mut workspace, mut pool, saved_cut_off) = (Workspace::default(), Pool::default(), saved.cut_off);
         let posterior: Box<dyn GridPosterior> = match saved.posterior {

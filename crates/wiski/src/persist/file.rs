@@ -1,7 +1,7 @@
 //! Snapshot files: a header of 56 bytes, then the state.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -164,6 +164,12 @@ pub fn header(path: &Path) -> Result<Header> {
     let bytes = fs::read(path).map_err(|e| failed(path, &e))?;
     let header = Header::parse(&bytes).and_then(|h| h.body(&bytes).map(|_| h));
     header.map_err(|reason| Error::File { path: path.display().to_string(), reason })
+}
+
+/// Whether a file begins as a snapshot does; what follows may still be damaged.
+pub fn is_snapshot(path: &Path) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == MAGIC
 }
 
 /// An error of the operating system about a file.

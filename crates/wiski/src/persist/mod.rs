@@ -28,11 +28,14 @@
 mod durable;
 mod file;
 mod journal;
+mod lock;
 mod stored;
 
 pub use durable::{Durable, DurableOptions, Recovered};
 pub use file::{
-    FORMAT_VERSION, Header, Persistent, from_bytes, header, load, save, to_bytes, write_atomically,
+    FORMAT_VERSION, Header, Persistent, from_bytes, header, is_snapshot, load, save, to_bytes,
+    write_atomically,
 };
 pub use journal::{Entry, Journal, Replay, Sync};
-pub use stored::{Answer, Columns, Model, Row, Stored, Target};
+pub use lock::FileLock;
+pub use stored::{Answer, CalendarPart, Columns, InputSource, Model, Reading, Row, Stored, Target};

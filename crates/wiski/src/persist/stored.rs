@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, length};
-use crate::model::{ClassPrediction, OnlineClassifier, OnlineRegressor};
+use crate::model::{ClassPrediction, NoiseModel, OnlineClassifier, OnlineRegressor};
 use crate::posterior::Prediction;
 use crate::saved::{Restore, restored_after_reading};
 
@@ -12,12 +12,104 @@ use crate::saved::{Restore, restored_after_reading};
 pub struct Columns {
     /// The inputs, in order.
     pub inputs: Vec<String>,
+    /// Where each input comes from; empty if each is the number in the column of its name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<InputSource>,
     /// What is predicted.
     pub target: String,
     /// The known noise variance of each row, if there is one.
     pub noise: Option<String>,
     /// The time of each row, if there is one.
     pub time: Option<String>,
+}
+
+impl Columns {
+    /// The column of the data that each input is read from.
+    pub fn source_columns(&self) -> Vec<&str> {
+        if self.sources.is_empty() {
+            return self.inputs.iter().map(String::as_str).collect();
+        }
+        self.sources.iter().map(|source| source.column.as_str()).collect()
+    }
+
+    /// How the input with this number is read.
+    pub fn reading(&self, input: usize) -> &Reading {
+        self.sources.get(input).map_or(&Reading::Number, |source| &source.reading)
+    }
+
+    fn check(&self) -> Result<()> {
+        if !self.sources.is_empty() {
+            length("sources of the inputs", self.inputs.len(), self.sources.len())?;
+        }
+        for (name, source) in self.inputs.iter().zip(&self.sources) {
+            if let Reading::Levels(levels) = &source.reading
+                && levels.len() < 2
+            {
+                let reason = format!("{} levels, where at least two are needed", levels.len());
+                return Err(Error::Config { field: name.clone(), reason });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A column of the data and how an input is read from it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputSource {
+    /// The column.
+    pub column: String,
+    /// How its cells become numbers.
+    pub reading: Reading,
+}
+
+/// How a cell becomes a number.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Reading {
+    /// It is one.
+    #[default]
+    Number,
+    /// By its place in this list of texts.
+    Levels(Vec<String>),
+    /// It is a time, of which this part counts.
+    Calendar(CalendarPart),
+}
+
+/// A part of a date and time, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CalendarPart {
+    /// Days since 1970, with their fraction.
+    Days,
+    /// Hours since midnight, 0 to 24.
+    Hour,
+    /// Days since Monday 0:00, 0 to 7.
+    Weekday,
+    /// Days since the beginning of the year, 0 to 365.25: a leap year's days are that much shorter.
+    Yearday,
+}
+
+impl CalendarPart {
+    /// All parts.
+    pub const ALL: [Self; 4] = [Self::Days, Self::Hour, Self::Weekday, Self::Yearday];
+
+    /// The name of the part.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Days => "days",
+            Self::Hour => "hour",
+            Self::Weekday => "weekday",
+            Self::Yearday => "yearday",
+        }
+    }
+
+    /// After how much it repeats, if it does.
+    pub fn period(self) -> Option<f64> {
+        match self {
+            Self::Days => None,
+            Self::Hour => Some(24.0),
+            Self::Weekday => Some(7.0),
+            Self::Yearday => Some(365.25),
+        }
+    }
 }
 
 /// A model for numbers or for classes.
@@ -79,6 +171,14 @@ impl Model {
         }
     }
 
+    /// How many rows lay off the grid, so that nothing was learned of them.
+    pub fn ignored(&self) -> u64 {
+        match self {
+            Self::Regressor(model) => model.ignored(),
+            Self::Classifier(model) => model.ignored(),
+        }
+    }
+
     /// Whether the warm-up is over.
     pub fn is_ready(&self) -> bool {
         match self {
@@ -104,7 +204,9 @@ impl Model {
             (Self::Classifier(model), Target::Label(label)) => {
                 Ok(model.step_with(row.x, label, row.time)?.map(Answer::Class))
             }
-            (model, Target::Missing) if model.is_ready() => model.predict(row.x).map(Some),
+            (model, Target::Missing) if model.is_ready() => {
+                model.predict_noisy(row.x, row.variance).map(Some)
+            }
             (_, Target::Missing) => Ok(None),
             (Self::Regressor(_), Target::Label(_)) => Err(mismatch("numbers, but the target is a label")),
             (Self::Classifier(_), Target::Value(_)) => Err(mismatch("classes, but the target is a number")),
@@ -112,10 +214,21 @@ impl Model {
     }
 
     /// What the model says about a row now.
-    pub fn predict(&mut self, x: &[f64]) -> Result<Answer> {
+    pub fn predict(&self, x: &[f64]) -> Result<Answer> {
         match self {
             Self::Regressor(model) => model.predict(x).map(Answer::Value),
             Self::Classifier(model) => model.predict(x).map(Answer::Class),
+        }
+    }
+
+    /// As [`Model::predict`], for an observation whose noise variance may be known (for [`NoiseModel::Known`]; a model
+    /// that learns its noise goes by that).
+    pub fn predict_noisy(&self, x: &[f64], variance: Option<f64>) -> Result<Answer> {
+        match (self, variance) {
+            (Self::Regressor(model), Some(variance)) if model.settings().noise == NoiseModel::Known => {
+                model.predict_noisy(x, variance).map(Answer::Value)
+            }
+            (model, _) => model.predict(x),
         }
     }
 
@@ -175,6 +288,7 @@ restored_after_reading!(Stored);
 
 impl Restore for Stored {
     fn restore(&mut self) -> Result<()> {
+        self.columns.check()?;
         length("input columns", self.model.input_dim(), self.columns.inputs.len())
     }
 }

@@ -198,6 +198,7 @@ impl Posterior {
     pub(crate) fn from_saved(saved: SavedPosterior, prior: Arc<Prior>) -> Result<Self> {
         let SavedPosterior { noise, factor, mean, log_det, pending } = saved;
         positive("noise", noise, 0)?;
+        finite("log_det", log_det, 0)?;
         length("mean of the posterior", prior.rank(), mean.len())?;
         let factor = Factor::from_compact(prior.rank(), &factor)?;
         let mut posterior = Self::from_parts(prior, noise, factor, mean, log_det);

@@ -123,6 +123,12 @@ impl TryFrom<SavedStats> for Stats {
         length("b", lattice.len(), b.len())?;
         let weights = points.as_ref().map_or(0, |sums| sums.weights.len());
         length("sums of weights", if lattice.points().is_some() { lattice.len() } else { 0 }, weights)?;
+        for (field, value) in [("c", c), ("log_noise", log_noise), ("count", count)] {
+            finite(field, value, 0)?;
+        }
+        if count < 0.0 {
+            positive("count", count, 0)?;
+        }
         let gram = match gram {
             SavedGram::Exact(parts) => Gram::Exact(BlockMatrix::from_parts(&lattice, &parts)?),
             SavedGram::LowRank(root) => {

@@ -5,7 +5,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use wiski::decide::{Dimension, Optimizer, Space};
+use wiski::decide::{Dimension, Optimizer, Outcome, Space};
+
+use super::space;
 
 /// A command with places for the values.
 pub(super) struct Program {
@@ -52,7 +54,18 @@ impl Program {
             running -= 1;
             done += 1;
             match ended {
-                Ended::Value(value) => optimizer.tell(&x, value)?,
+                Ended::Value(value) => {
+                    let before = failures(optimizer);
+                    optimizer.tell(&x, value)?;
+                    // Those of the first trials show as absurd only beside the others.
+                    let unbelieved = failures(optimizer) - before;
+                    if unbelieved > 0 {
+                        eprintln!(
+                            "wiski: after trial {done}: {unbelieved} results cannot be believed beside the others, and \
+                             count as failed"
+                        );
+                    }
+                }
                 Ended::Failed(why) => {
                     eprintln!("wiski: trial {done} failed: {why}");
                     optimizer.tell_failed(&x)?;
@@ -66,8 +79,7 @@ impl Program {
     fn start(&self, x: Vec<f64>, send: Sender<(Vec<f64>, Ended)>) {
         let mut command = self.command.clone();
         for (d, v) in self.dimensions.iter().zip(&x) {
-            let value = if d.integer { format!("{}", *v as i64) } else { format!("{v}") };
-            command = command.replace(&format!("{{{}}}", d.name), &value);
+            command = command.replace(&format!("{{{}}}", d.name), &space::text(d, *v));
         }
         let key = self.key.clone();
         thread::spawn(move || {
@@ -76,6 +88,10 @@ impl Program {
             let _ = send.send((x, ended));
         });
     }
+}
+
+fn failures(optimizer: &Optimizer) -> usize {
+    optimizer.trials().iter().filter(|trial| trial.outcome == Outcome::Failed).count()
 }
 
 fn execute(command: &str, key: Option<&str>) -> Ended {

@@ -8,6 +8,8 @@ use clap::Args;
 use wiski::model::ClassPrediction;
 use wiski::persist::{Answer, Durable, DurableOptions, Model, Row, Stored, Sync};
 
+use crate::input;
+
 /// How rows are made safe.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct JournalOptions {
@@ -97,6 +99,19 @@ impl Learner {
             Self::Memory(_) => 0,
             Self::Journal { skip, .. } => *skip,
         }
+    }
+
+    /// What the model says about a row before it is learned; `None` during the warm-up and where it cannot say.
+    pub(crate) fn peek(&mut self, row: &input::Row) -> Option<Answer> {
+        let stored = match self {
+            Self::Memory(stored) => stored,
+            // The row itself follows at once, and asks for the same growth of the grid, if any: a replay ends the same.
+            Self::Journal { durable, .. } => durable.stored_mut(),
+        };
+        if !stored.model.is_ready() {
+            return None;
+        }
+        stored.model.predict_noisy(&row.inputs, row.noise).ok()
     }
 
     pub(crate) fn step(&mut self, row: &Row) -> wiski::Result<Option<Answer>> {

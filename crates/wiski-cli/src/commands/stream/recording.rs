@@ -48,9 +48,11 @@ impl Recording {
         }
         let refits = learner::refits(&stored.model);
         if refits != self.refits || number.is_power_of_two() {
-            let Some((_, process)) = summary::process(&stored.model) else { return };
+            let named = summary::hyperparameters(&stored.model);
+            if named.is_empty() {
+                return;
+            }
             self.refits = refits;
-            let named = process.hyperparameters().named();
             let named: Vec<(&str, f64)> = named.iter().map(|(name, value)| (name.as_str(), *value)).collect();
             match &mut self.recorder {
                 Either::Numbers(recorder) => recorder.push_hyperparameters(number, &named),

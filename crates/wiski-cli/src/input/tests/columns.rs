@@ -49,7 +49,7 @@ fn the_target_is_no_input() {
 fn inputs_are_inferred_from_the_first_row() {
     let text = ",x,when,name,blank,z,y\n0,1.5,2012-01-01,a,,nan,7\nrow,2,2012-01-02,5,6,8,9\n";
     let mut csv = source("data.csv", text).unwrap();
-    let inferred = csv.infer_inputs(&["y"]).unwrap();
+    let inferred = csv.infer_inputs(&["y"], &[]).unwrap();
     assert_eq!(inferred.inputs, ["x", "z"]);
     assert_eq!(inferred.left_out, ["", "when", "name", "blank"]);
     // The row that was looked at is still delivered.
@@ -58,15 +58,15 @@ fn inputs_are_inferred_from_the_first_row() {
     assert_eq!(seen, [(1, Some(2), 1.5), (2, Some(3), 2.0)]);
 
     let mut json = source("a.ndjson", "{\"x\":1,\"b\":true,\"s\":\"1\",\"n\":null,\"l\":[]}\n").unwrap();
-    let inferred = json.infer_inputs(&[]).unwrap();
+    let inferred = json.infer_inputs(&[], &[]).unwrap();
     assert_eq!(
         (inferred.inputs, inferred.left_out),
         (vec!["x".into(), "b".into()], ["s", "n", "l"].map(String::from).into())
     );
     assert_eq!(read(json.select(&inputs(&["x"])).unwrap()).len(), 1);
 
-    let nothing = source("data.csv", "x,y\n").unwrap().infer_inputs(&["y"]).unwrap();
+    let nothing = source("data.csv", "x,y\n").unwrap().infer_inputs(&["y"], &[]).unwrap();
     assert_eq!((nothing.inputs.len(), nothing.left_out.len()), (1, 0));
-    let said = refusal(source("data.csv", "x,y\n1\n").unwrap().infer_inputs(&[]));
+    let said = refusal(source("data.csv", "x,y\n1\n").unwrap().infer_inputs(&[], &[]));
     assert_eq!(said, "data.csv: row 1 (line 2), column 'y': the cell is missing: the row has 1 of 2 cells");
 }

@@ -107,6 +107,9 @@ fn every_type_is_read() {
         (Compression::UNCOMPRESSED, ""),
         (Compression::SNAPPY, ".parquet"),
         (Compression::LZ4_RAW, ".parquet"),
+        (Compression::BROTLI(Default::default()), ".parquet"),
+        #[cfg(feature = "zstd")]
+        (Compression::ZSTD(Default::default()), ".parquet"),
     ] {
         let (_dir, path) = open(compression, extension);
         let names = ["double", "float", "int", "big", "flag", "price", "wide", "half"];
@@ -157,6 +160,24 @@ fn all_columns_pass_through_as_text() {
 }
 
 #[test]
+fn a_pipe_is_kept_and_read() {
+    let (_dir, path) = open(Compression::SNAPPY, ".parquet");
+    let of_file =
+        read(Source::open(&path, &Options::default()).unwrap().select(&inputs(&["float", "int"])).unwrap());
+    for format in [None, Some(Format::Parquet)] {
+        let options = Options { format, ..Options::default() };
+        let source = Source::from_stream("stdin", File::open(&path).unwrap(), None, &options).unwrap();
+        let of_pipe = read(source.select(&inputs(&["float", "int"])).unwrap());
+        assert_eq!(of_pipe, of_file);
+    }
+    let broken = Source::from_stream("stdin", &b"PAR1 and no more"[..], None, &Options::default());
+    assert!(refusal(broken).starts_with("stdin: "));
+    // A column may well begin so.
+    let text = Source::from_stream("stdin", &b"PAR2,y\n1,2\n"[..], None, &Options::default()).unwrap();
+    assert_eq!(text.columns(), ["PAR2", "y"]);
+}
+
+#[test]
 fn bad_rows() {
     let (_dir, path) = open(Compression::SNAPPY, ".parquet");
     let said = |selection: &Selection, row: usize| {
@@ -180,7 +201,7 @@ fn the_schema_tells_the_inputs() {
     let (_dir, path) = open(Compression::SNAPPY, ".parquet");
     let mut source = Source::open(&path, &Options::default()).unwrap();
     assert_eq!(source.columns().len(), 15);
-    let inferred = source.infer_inputs(&["double"]).unwrap();
+    let inferred = source.infer_inputs(&["double"], &[]).unwrap();
     assert_eq!(inferred.inputs, ["float", "int", "big", "flag", "maybe", "price", "wide", "half"]);
     assert_eq!(inferred.left_out, ["name", "micros", "nanos", "date", "old", "list"]);
     let mut rows = source.select(&inputs(&["float"])).unwrap();

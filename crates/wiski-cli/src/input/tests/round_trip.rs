@@ -72,7 +72,7 @@ proptest! {
         for bytes in [bytes, rows.into_bytes()] {
             for name in ["a.csv", "a.ndjson"] {
                 if let Ok(mut source) = source(name, bytes.clone()) {
-                    source.infer_inputs(&[]).ok();
+                    source.infer_inputs(&[], &[]).ok();
                     read(source.select(&Selection { cells: true, ..Selection::default() }).unwrap());
                 }
             }

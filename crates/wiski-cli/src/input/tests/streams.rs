@@ -167,7 +167,7 @@ fn the_format_of_a_pipe_is_told_by_its_first_byte() {
     assert_eq!(numbers("stdin", "x\n1\n", &["x"]), [Ok(vec![1.0])]);
     let options = Options { format: Some(Format::Parquet), ..Options::default() };
     let pipe = Source::from_stream("stdin", "PAR1".as_bytes(), None, &options);
-    assert_eq!(refusal(pipe), "stdin: Parquet cannot be read from a pipe");
+    assert!(refusal(pipe).starts_with("stdin: EOF: Parquet file too small"));
     let options = Options { format: Some(Format::Csv), ..Options::default() };
     let odd = Source::from_stream("stdin", "{a,b\n1,2\n".as_bytes(), None, &options).unwrap();
     assert_eq!(odd.columns(), ["{a", "b"]);

@@ -47,6 +47,7 @@ restored_after_reading!(ExactSurrogate);
 impl Restore for ExactSurrogate {
     fn restore(&mut self) -> Result<()> {
         self.space.check_fits(&self.process.hyperparameters()?)?;
+        self.scale.check()?;
         let unknowns = self.space.dim();
         self.adam.as_ref().map_or(Ok(()), |a| length("coordinates of the optimizer", unknowns, a.dim()))
     }

@@ -90,6 +90,7 @@ impl TryFrom<SavedGrids> for GridSurrogate {
     fn try_from(saved: SavedGrids) -> Result<Self> {
         let SavedGrids { dim, blocks, scale, schedule, sought_at, frame, region, .. } = saved;
         frame.check(dim)?;
+        scale.check()?;
         region.as_ref().map_or(Ok(()), |region| region.searched().check(dim))?;
         let learner = match (saved.learner, saved.process, saved.space) {
             (Some(learner), ..) => learner,

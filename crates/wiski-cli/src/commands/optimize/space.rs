@@ -1,0 +1,89 @@
+//! Space files, and points by the names of their dimensions.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use wiski::decide::{Dimension, Scale, Space};
+
+use crate::model_options::number;
+
+/// One entry of a space file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Range {
+    min: f64,
+    max: f64,
+    #[serde(default)]
+    scale: Scale,
+    #[serde(default)]
+    integer: bool,
+}
+
+/// The entry of a choice.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Choices {
+    choices: Vec<Value>,
+}
+
+/// The space that a TOML file describes.
+pub(super) fn read(path: &Path) -> Result<Space> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let one_line = |error: toml::de::Error| {
+        let line = error.span().map_or(1, |s| 1 + text[..s.start.min(text.len())].matches('\n').count());
+        anyhow::anyhow!("{}: line {line}: {}", path.display(), error.message())
+    };
+    let ranges: toml::Table = text.parse().map_err(one_line)?;
+    let dimension = |(name, value): (String, toml::Value)| -> Result<Dimension> {
+        let refuse = |e: toml::de::Error| anyhow::anyhow!("{}: [{name}]: {}", path.display(), e.message());
+        if value.get("choices").is_some() {
+            let Choices { choices } = value.try_into().map_err(refuse)?;
+            let text = |choice: &Value| choice.as_str().map_or_else(|| choice.to_string(), String::from);
+            return Ok(Dimension::choice(name, choices.iter().map(text).collect()));
+        }
+        let Range { min, max, scale, integer } = value.try_into().map_err(refuse)?;
+        Ok(Dimension { scale, integer, ..Dimension::linear(name, min, max) })
+    };
+    let dimensions = ranges.into_iter().map(dimension).collect::<Result<_>>()?;
+    Space::new(dimensions).with_context(|| path.display().to_string())
+}
+
+/// A point as JSON, by names.
+pub(super) fn named(space: &Space, x: &[f64]) -> Value {
+    let value = |(d, v): (&Dimension, &f64)| {
+        let v = match d.choices.get(*v as usize) {
+            Some(choice) => json!(choice),
+            None if d.integer => json!(*v as i64),
+            None => json!(v),
+        };
+        (d.name.clone(), v)
+    };
+    Value::Object(space.dimensions().iter().zip(x).map(value).collect())
+}
+
+/// A value as it stands on a command line.
+pub(super) fn text(dimension: &Dimension, value: f64) -> String {
+    match dimension.choices.get(value as usize) {
+        Some(choice) => choice.clone(),
+        None if dimension.integer => format!("{}", value as i64),
+        None => format!("{value}"),
+    }
+}
+
+/// The value that a text on a command line stands for.
+pub(super) fn value(dimension: &Dimension, text: &str) -> Result<f64> {
+    if dimension.choices.is_empty() {
+        return number("--at", text);
+    }
+    let place = dimension.choices.iter().position(|choice| choice == text.trim());
+    let place = place.with_context(|| {
+        format!(
+            "--at: '{text}' is not one of the choices {} of '{}'",
+            dimension.choices.join(", "),
+            dimension.name
+        )
+    })?;
+    Ok(place as f64)
+}

@@ -1,0 +1,55 @@
+//! `wiski refit`: fits the hyperparameters of a model to everything it has learned.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail, ensure};
+use clap::Args;
+use wiski::persist::{self, Model, Stored};
+
+use crate::files::{Inputs, Waiting};
+use crate::output::say;
+
+/// Fit the hyperparameters of a model to everything it has learned, whatever its schedule: worth while after forget
+/// or merge. No row is needed for it.
+#[derive(Args)]
+pub(crate) struct Refit {
+    /// A model file
+    model: PathBuf,
+
+    /// Write the model here instead of over the old one
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    #[command(flatten)]
+    waiting: Waiting,
+}
+
+impl Refit {
+    pub(crate) fn run(&self) -> Result<()> {
+        let target = self.output.as_ref().unwrap_or(&self.model);
+        Inputs::default().keep_from_model("--output", target)?;
+        let _lock = self.waiting.lock(target)?;
+        let mut stored: Stored = persist::load(&self.model)?;
+        ensure!(stored.model.is_ready(), "{}: still collecting the first rows", self.model.display());
+        let Model::Regressor(model) = &mut stored.model else {
+            bail!("{}: not for classifiers; they refit as they learn on", self.model.display());
+        };
+        let evidence = |model: &wiski::OnlineRegressor| -> Result<Option<f64>> {
+            Ok(match model.model() {
+                Some(process) => {
+                    Some(process.evidence()?.value - model.count() * model.target_scale().scale.ln())
+                }
+                None => None,
+            })
+        };
+        let before = evidence(model)?;
+        model.refit()?;
+        let after = evidence(model)?;
+        persist::save(target, &stored)?;
+        let gained = match (before, after) {
+            (Some(before), Some(after)) => format!("log evidence {before:.3} before, {after:.3} after: "),
+            _ => String::new(),
+        };
+        say(format_args!("{gained}{}", target.display()))
+    }
+}
