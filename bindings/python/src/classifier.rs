@@ -222,6 +222,16 @@ impl Classifier {
         self.state.long(py, |state| Ok(state.change().finish_warm_up()?))
     }
 
+    /// Ends a fit: features are learned anew from the rows in memory, if there are more than at the last search.
+    fn finish_search(&self, py: Python<'_>) -> PyResult<()> {
+        self.state.long(py, |state| Ok(state.change().finish_search()?))
+    }
+
+    /// What went wrong beside the rows since the last call, if anything did.
+    fn take_failure(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.state.brief(py, |state| Ok(state.model.take_failure().map(|failure| failure.to_string())))
+    }
+
     /// Stops learning the feature map.
     fn freeze_features(&self, py: Python<'_>) -> PyResult<()> {
         self.state.long(py, |state| Ok(state.change().freeze_features()?))

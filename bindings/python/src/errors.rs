@@ -39,7 +39,7 @@ pub(crate) fn refuse(field: &str, reason: impl Into<String>) -> Failure {
 fn class_of(error: &Error) -> &'static str {
     match error {
         Error::OutsideGrid { .. } | Error::GridTooLarge { .. } => "OffGridError",
-        Error::Unsupported { .. } | Error::NotLearned { .. } => "UnsupportedError",
+        Error::Unsupported { .. } | Error::NotReady { .. } | Error::NotLearned { .. } => "UnsupportedError",
         Error::File { .. } => "FileError",
         _ => "WiskiError",
     }

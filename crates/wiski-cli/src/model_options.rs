@@ -6,9 +6,9 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use wiski::engine::Engine;
 use wiski::large::Accuracy;
-use wiski::model::{DriftDetector, HalfLife, InputScaling, NoiseModel, StartValue};
+use wiski::model::{HalfLife, InputScaling, NoiseModel, StartValue};
 use wiski::persist::CalendarPart;
-use wiski::{Features, Kernel, OffGrid, Schedule, Settings};
+use wiski::{Kernel, OffGrid, Schedule, Settings};
 
 use crate::input::{self, Source};
 use crate::inputs::{InputPlan, Levels, Wishes};

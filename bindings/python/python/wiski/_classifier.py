@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from wiski import _core
-from wiski._errors import WiskiError
+from wiski._errors import WiskiError, warn_of_failure
 from wiski._estimator import PARAMETERS, OnlineGP, name_of, optional
 
 
@@ -140,13 +140,13 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         if len(labels) < 2 and self.unseen == "error":
             raise WiskiError(f"y has only one class, {labels[0]!r}: a classifier needs at least two classes")
         time = optional(time, len(X), "time")
-        order, bounds = self._batch(X, 4 if len(labels) > 2 else 2)
+        order, bounds = self._batch(X, 2)
         model = self._new(target, labels, bounds)
         if order is not None:
             X, codes = X[order], codes[order]
         model.learn(X, codes, labels, time)
-        if not model.is_ready:
-            model.finish_warm_up()
+        model.finish_search()
+        warn_of_failure(model)
         self.model_ = model
         self._set_classes()
         return self
@@ -178,6 +178,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         else:
             model = self.model_
         model.learn(X, codes, labels, time)
+        warn_of_failure(model)
         self.model_ = model
         self._set_classes()
         return self

@@ -1,5 +1,10 @@
 """Everything that wiski raises is a ``WiskiError``, and so a ``ValueError``."""
 
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
 from sklearn.exceptions import NotFittedError as _NotFitted
 
 
@@ -25,3 +30,10 @@ class NotFittedError(WiskiError, _NotFitted):
 
 class InternalError(WiskiError, RuntimeError):
     """A defect in wiski itself."""
+
+
+def warn_of_failure(model: Any) -> None:
+    """Warn of what went wrong beside the rows, which are learned all the same: a refit, say."""
+    failure = model.take_failure()
+    if failure is not None:
+        warnings.warn(f"{failure}; the rows are learned, and this is tried again later", RuntimeWarning, stacklevel=3)

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from wiski import _core
-from wiski._errors import WiskiError
+from wiski._errors import WiskiError, warn_of_failure
 from wiski._estimator import PARAMETERS, OnlineGP, name_of, optional
 from wiski._stats import Stats
 
@@ -136,8 +136,8 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
             X, y = X[order], y[order]
             noise = None if noise is None else noise[order]
         model.learn(X, y, noise, time)
-        if not model.is_ready:
-            model.finish_warm_up()
+        model.finish_search()
+        warn_of_failure(model)
         self.model_ = model
         return self
 
@@ -162,6 +162,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         noise, time = optional(noise, len(X), "noise"), optional(time, len(X), "time")
         model = self._new(target) if first else self.model_
         model.learn(X, y, noise, time)
+        warn_of_failure(model)
         self.model_ = model
         return self
 

@@ -37,7 +37,7 @@ pub(crate) struct Predict {
 
 impl Predict {
     pub(crate) fn run(&self) -> Result<()> {
-        let Stored { columns, mut model, .. } = reading::load(&self.model)?;
+        let Stored { columns, model, .. } = reading::load(&self.model)?;
         let source = Source::open(&self.input, &self.reading.format)?;
         if let Some(noise) =
             columns.noise.as_ref().filter(|name| !self.latent && !source.columns().contains(name))

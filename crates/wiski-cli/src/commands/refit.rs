@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use wiski::persist::{self, Model, Stored};
 
@@ -31,20 +31,9 @@ impl Refit {
         let _lock = self.waiting.lock(target)?;
         let mut stored: Stored = persist::load(&self.model)?;
         ensure!(stored.model.is_ready(), "{}: still collecting the first rows", self.model.display());
-        let Model::Regressor(model) = &mut stored.model else {
-            bail!("{}: not for classifiers; they refit as they learn on", self.model.display());
-        };
-        let evidence = |model: &wiski::OnlineRegressor| -> Result<Option<f64>> {
-            Ok(match model.model() {
-                Some(process) => {
-                    Some(process.evidence()?.value - model.count() * model.target_scale().scale.ln())
-                }
-                None => None,
-            })
-        };
-        let before = evidence(model)?;
-        model.refit()?;
-        let after = evidence(model)?;
+        let before = evidence(&stored.model)?;
+        stored.model.refit()?;
+        let after = evidence(&stored.model)?;
         persist::save(target, &stored)?;
         let gained = match (before, after) {
             (Some(before), Some(after)) => format!("log evidence {before:.3} before, {after:.3} after: "),
@@ -52,4 +41,18 @@ impl Refit {
         };
         say(format_args!("{gained}{}", target.display()))
     }
+}
+
+/// The log evidence of everything learned, in the units of the data; that of classes is a sum over them.
+fn evidence(model: &Model) -> Result<Option<f64>> {
+    Ok(match model {
+        Model::Regressor(model) => match model.model() {
+            Some(process) => Some(process.evidence()?.value - model.count() * model.target_scale().scale.ln()),
+            None => None,
+        },
+        Model::Classifier(model) => {
+            let processes = (0..model.classes().len()).filter_map(|class| model.model(class));
+            Some(processes.map(|process| Ok(process.evidence()?.value)).sum::<Result<f64>>()?)
+        }
+    })
 }

@@ -118,7 +118,7 @@ fn picture(stored: &Stored, functions: &[SampledFunction]) -> Result<Box<dyn Fig
         bail!("the model has {} inputs; functions of one input can be drawn", stored.columns.inputs.len());
     };
     let x = plot::places(plot::ranges(&stored.model)[0], 300);
-    let mut model = stored.model.clone();
+    let model = stored.model.clone();
     let (mut mean, mut lower, mut upper) = (Vec::new(), Vec::new(), Vec::new());
     for &v in &x {
         if let Answer::Value(p) = model.predict(&[v])? {

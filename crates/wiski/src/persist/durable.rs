@@ -132,9 +132,9 @@ impl Durable {
         &self.stored
     }
 
-    /// For predictions, which may extend the grid; rows are learned by [`Durable::step`] only.
-    pub fn stored_mut(&mut self) -> &mut Stored {
-        &mut self.stored
+    /// What went wrong beside the rows since the last call, if anything did.
+    pub fn take_failure(&mut self) -> Option<Error> {
+        self.stored.model.take_failure()
     }
 
     /// Logs the row, then predicts and learns it. When this returns, the row is safe.

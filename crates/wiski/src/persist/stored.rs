@@ -195,6 +195,31 @@ impl Model {
         }
     }
 
+    /// Ends a stream: learns features anew from the rows that are still in memory, if there are more of them than at the
+    /// last search.
+    pub fn finish_search(&mut self) -> Result<()> {
+        match self {
+            Self::Regressor(model) => model.finish_search(),
+            Self::Classifier(model) => model.finish_search(),
+        }
+    }
+
+    /// What went wrong beside the rows since the last call, if anything did: every row that was accepted is learned.
+    pub fn take_failure(&mut self) -> Option<Error> {
+        match self {
+            Self::Regressor(model) => model.take_failure(),
+            Self::Classifier(model) => model.take_failure(),
+        }
+    }
+
+    /// Fits the hyperparameters to everything learned so far.
+    pub fn refit(&mut self) -> Result<()> {
+        match self {
+            Self::Regressor(model) => model.refit(),
+            Self::Classifier(model) => model.refit(),
+        }
+    }
+
     /// Predicts the row, then learns it if it has a target. `None` during the warm-up.
     pub fn step(&mut self, row: &Row) -> Result<Option<Answer>> {
         match (self, row.target) {

@@ -110,12 +110,12 @@ pub(super) fn write_report(folder: &Path, optimizer: &Optimizer) -> Result<PathB
 
 /// Mean and deviation over the first two dimensions, the others where the best point is.
 fn surface(optimizer: &Optimizer) -> Result<Option<Map>> {
-    let (space, mut landscape) = (optimizer.space(), optimizer.landscape().cloned());
+    let (space, mut model) = (optimizer.space(), optimizer.surrogate().cloned());
     let Some((best, _, _)) = optimizer.recommend()? else { return Ok(None) };
-    let Some(landscape) = &mut landscape else { return Ok(None) };
+    let Some(model) = &mut model else { return Ok(None) };
     let plain = |k: usize| space.dimensions().get(k).is_some_and(|d| d.coordinates() == 1);
     // In many dimensions the model covers a part of the box only.
-    if !(plain(0) && plain(1)) || landscape.covers().iter().any(|side| *side != (-1.0, 1.0)) {
+    if !(plain(0) && plain(1)) || model.covers().iter().any(|side| *side != (-1.0, 1.0)) {
         return Ok(None);
     }
     let mut unit = space.to_unit(&best)?;
@@ -126,7 +126,7 @@ fn surface(optimizer: &Optimizer) -> Result<Option<Map>> {
         for &u in &places {
             (unit[0], unit[1]) = (u, v);
             let place: Vec<f64> = unit.iter().map(|u| 2.0 * u - 1.0).collect();
-            let p = landscape.predict(&place)?;
+            let p = model.predict(&place)?;
             mean.push(sign * p.mean);
             std.push(p.variance.sqrt());
         }

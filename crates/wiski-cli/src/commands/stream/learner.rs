@@ -102,12 +102,8 @@ impl Learner {
     }
 
     /// What the model says about a row before it is learned; `None` during the warm-up and where it cannot say.
-    pub(crate) fn peek(&mut self, row: &input::Row) -> Option<Answer> {
-        let stored = match self {
-            Self::Memory(stored) => stored,
-            // The row itself follows at once, and asks for the same growth of the grid, if any: a replay ends the same.
-            Self::Journal { durable, .. } => durable.stored_mut(),
-        };
+    pub(crate) fn peek(&self, row: &input::Row) -> Option<Answer> {
+        let stored = self.stored();
         if !stored.model.is_ready() {
             return None;
         }
@@ -118,6 +114,14 @@ impl Learner {
         match self {
             Self::Memory(stored) => stored.step(row),
             Self::Journal { durable, .. } => durable.step(row),
+        }
+    }
+
+    /// What went wrong beside the rows since the last call.
+    pub(crate) fn take_failure(&mut self) -> Option<wiski::Error> {
+        match self {
+            Self::Memory(stored) => stored.model.take_failure(),
+            Self::Journal { durable, .. } => durable.take_failure(),
         }
     }
 

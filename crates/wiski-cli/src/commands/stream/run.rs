@@ -113,6 +113,9 @@ impl<'a> Run<'a> {
                 return self.bad.refuse(row.number, message);
             }
         };
+        if let Some(failure) = self.learner.take_failure() {
+            eprintln!("wiski: after row {}, which is learned: {failure}; it is tried again later", row.number);
+        }
         self.rows += 1;
         self.passed_over += u64::from(glitch);
         let stored = self.learner.stored();
@@ -135,15 +138,15 @@ impl<'a> Run<'a> {
 
     /// Whether the target of a row is an alarm to the model as it is. A row that cannot be predicted raises none: why
     /// it cannot, learning it will say.
-    fn raises_alarm(&mut self, row: &Row) -> bool {
+    fn raises_alarm(&self, row: &Row) -> bool {
         let Some(answer) = self.learner.peek(row) else { return false };
         let off = lines::residual(row, Some(&answer), self.learner.stored());
         lines::is_alarm(off, Some(&answer), self.options.alarm)
     }
 
-    /// Predicts the rows that were held out, with a copy: predictions may extend a grid.
+    /// Predicts the rows that were held out.
     fn test(&mut self, stored: &Stored, file: &str) -> Result<Figures> {
-        let mut model = stored.model.clone();
+        let model = &stored.model;
         let mut numbers = Prequential::default();
         let mut classes = PrequentialClasses::default();
         for row in &self.held_out {
@@ -154,12 +157,12 @@ impl<'a> Run<'a> {
                     }
                 }
                 Ok(Answer::Class(p)) => {
-                    let Model::Classifier(classifier) = &model else { continue };
+                    let Model::Classifier(classifier) = model else { continue };
                     let class = classifier.classes().iter().position(|c| Some(c) == row.label.as_ref());
                     classes.record(&p.probabilities, p.best, class);
                 }
                 Err(error) => {
-                    let message = reading::refusal(&error, file, row, &stored.columns, &model);
+                    let message = reading::refusal(&error, file, row, &stored.columns, model);
                     self.bad.refuse(row.number, message)?;
                 }
             }
@@ -207,7 +210,11 @@ impl<'a> Run<'a> {
         if self.rows == 0 && self.learner.stored().rows == 0 {
             bail!("{} has no rows", feed.name());
         }
-        let stored = self.learner.finish()?;
+        let mut stored = self.learner.finish()?;
+        if !live && stored.model.is_ready() {
+            // The last rows came after the last search for features.
+            stored.model.finish_search()?;
+        }
         // The figures are those of a model that has ended its warm-up, with the rows that there are; the file has it as
         // it is, so that it can go on as if never interrupted. But not if its warm-up can have no end.
         let ended = if live { None } else { usable(&stored)? };
