@@ -344,7 +344,7 @@ fn files_of_earlier_versions_stay_readable() {
         });
         persist::save(&path, &model).unwrap();
     }
-    let mut model: Stored = persist::load(&path).unwrap();
+    let model: Stored = persist::load(&path).unwrap();
     assert_eq!((model.columns.clone(), model.rows), (columns(), 60));
     let Answer::Value(p) = model.model.predict(&[0.5, -0.5, 1.0]).unwrap() else { panic!("not a number") };
     let expected = include_str!("data/format-1.txt");

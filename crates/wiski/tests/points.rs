@@ -713,7 +713,7 @@ fn what_cannot_be_is_refused() {
         let refused = builder(engine.parse().unwrap());
         assert!(matches!(refused, Err(Error::Unsupported { .. })), "{engine}");
     }
-    let mut model = builder(Engine::Auto).unwrap();
+    let model = builder(Engine::Auto).unwrap();
     assert_eq!(model.engine(), "dense");
     let p = model.predict(&[5.0, 0.0, 0.0]).unwrap();
     close(p.variance, 2.0, 1e-12, "the prior of grid and points");
