@@ -400,6 +400,7 @@ fn run(shape: &[usize], rows: &[Row], limits: &Limits) {
     let p = posterior.rank();
     let point = |i: usize| &h[i % rows.len() * d..][..d];
     println!("\nm = {m} ({shape:?}), d = {d}, p = {p}, n = {}", rows.len());
+    println!("  kernel {} {:.3?}, noise {noise:.4}", kernels[0], kernels[0].parameters());
     println!("  {:<44} {:>10}  {:>22}", "operation", "time", "of the machine's limit");
 
     let report = |name: &str, seconds: f64, flops: f64, bytes: f64| {
@@ -504,7 +505,8 @@ fn fitted(stats: &Stats, h: &[f64], y: &[f64], kernel: &Kernel, noise: f64) -> W
 /// What a stream does whenever it has grown by a tenth, cut to the same number of evaluations every time.
 fn refit(model: &mut Wiski) -> f64 {
     let space = HyperSpace::new(&model.hyperparameters());
-    let three = LbfgsB { max_evaluations: 3, relative_tolerance: 0.0, ..LbfgsB::default() };
+    let three =
+        LbfgsB { max_evaluations: 3, relative_tolerance: 0.0, gradient_tolerance: 0.0, ..LbfgsB::default() };
     let mut unit = 1.25;
     time(|| {
         model.rescale_targets(0.0, unit).expect("a positive unit");

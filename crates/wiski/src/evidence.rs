@@ -43,7 +43,7 @@ use faer::{Accum, Mat, MatRef, Par};
 
 use crate::error::{Result, length, positive};
 use crate::kernel::Kernel;
-use crate::pool::{Pool, aligned};
+use crate::pool::{Aligned, Pool};
 use crate::posterior::Posterior;
 use crate::prior::{AxisRoot, Component, Prior};
 use crate::simd::{LANES, dot, padded};
@@ -192,19 +192,18 @@ impl<'a> Slope<'a> {
             row[p] = posterior.coordinates()[i];
         }
         let len = stats.lattice().len() * stride;
-        let mut memory = pool.take(len + LANES - 1);
-        let values = aligned(&mut memory, len);
-        prior.expand_into(&coordinates, stride, values, pool);
+        let mut values = Aligned::take(len, pool);
+        prior.expand_into(&coordinates, stride, &mut values, pool);
         // The scale of inducing points needs no slope: their rows are left out.
         let mut columns = pool.take(stats.lattice().grid_len() * stride);
-        stats.multiply_to_grids(values, stride, &mut columns);
+        stats.multiply_to_grids(&values, stride, &mut columns);
         let inverse_noise = noise.recip();
         for (row, &b) in columns.chunks_exact_mut(stride).zip(stats.b()) {
             row[..p].iter_mut().for_each(|c| *c *= inverse_noise);
             row[p] = (b - row[p]) * inverse_noise;
         }
         pool.give(coordinates);
-        pool.give(memory);
+        values.recycle(pool);
         Self { stats, noise, columns, stride, is_rotated: false, lags: lags(stats) }
     }
 

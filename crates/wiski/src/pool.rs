@@ -4,6 +4,7 @@
 //! hundreds of kilobytes. Fetched anew from the operating system, their page faults would cost more than the
 //! arithmetic.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Mutex;
 
 /// How many free arrays a pool keeps: more than any computation uses at once.
@@ -52,11 +53,63 @@ impl Pool {
     }
 }
 
-/// The first `len` numbers of an array from a cache line on, of `len` + 7 that there are: wide loads of padded rows
-/// then never straddle two lines.
-pub(crate) fn aligned(array: &mut [f64], len: usize) -> &mut [f64] {
-    let skip = array.as_ptr().align_offset(64).min(array.len() - len);
-    &mut array[skip..skip + len]
+/// The bytes of a cache line.
+const LINE: usize = 64;
+
+/// Numbers that begin with a cache line: wide loads of padded rows then never straddle two, which would take twice as
+/// long.
+#[derive(Debug)]
+pub(crate) struct Aligned {
+    memory: Vec<f64>,
+    first: usize,
+    len: usize,
+}
+
+impl Aligned {
+    /// An array of the given length. What it holds is unspecified.
+    pub(crate) fn take(len: usize, pool: &mut Pool) -> Self {
+        let room = LINE / size_of::<f64>() - 1;
+        let memory = pool.take(len + room);
+        let first = memory.as_ptr().align_offset(LINE).min(room);
+        Self { memory, first, len }
+    }
+
+    /// An array of zeros.
+    pub(crate) fn zeros(len: usize, pool: &mut Pool) -> Self {
+        let mut array = Self::take(len, pool);
+        array.fill(0.0);
+        array
+    }
+
+    /// Gives the memory back.
+    pub(crate) fn recycle(self, pool: &mut Pool) {
+        pool.give(self.memory);
+    }
+}
+
+impl Deref for Aligned {
+    type Target = [f64];
+
+    #[inline]
+    fn deref(&self) -> &[f64] {
+        &self.memory[self.first..self.first + self.len]
+    }
+}
+
+impl DerefMut for Aligned {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [f64] {
+        &mut self.memory[self.first..self.first + self.len]
+    }
+}
+
+/// The copy has a place of its own, and begins with a cache line there.
+impl Clone for Aligned {
+    fn clone(&self) -> Self {
+        let mut copy = Self::take(self.len, &mut Pool::default());
+        copy.copy_from_slice(self);
+        copy
+    }
 }
 
 /// Scratch memory behind a shared reference: kept between calls, and never waited for. While another thread uses it,
@@ -96,6 +149,19 @@ mod tests {
             scratch.with(|other| assert!(other.is_empty()));
         });
         assert!(scratch.clone().with(|own| own.is_empty()));
+    }
+
+    #[test]
+    fn aligned_arrays_begin_with_a_cache_line_and_copies_do_too() {
+        let pool = &mut Pool::default();
+        for len in [0, 1, 7, 100, 5000] {
+            let mut array = Aligned::zeros(len, pool);
+            array.iter_mut().enumerate().for_each(|(i, v)| *v = i as f64);
+            let copy = array.clone();
+            assert!(copy[..] == array[..] && copy.len() == len);
+            assert!([&array, &copy].iter().all(|a| a.as_ptr().addr().is_multiple_of(LINE)));
+            array.recycle(pool);
+        }
     }
 
     #[test]

@@ -297,7 +297,13 @@ fn friendly(n: usize, seed: u64) -> Vec<([f64; 6], f64)> {
 }
 
 fn auto(memory: usize) -> Settings {
-    Settings { features: Features::Additive { directions: None }, grid: vec![16], memory, warm_up: Some(300), ..Settings::default() }
+    Settings {
+        features: Features::Additive { directions: None },
+        grid: vec![16],
+        memory,
+        warm_up: Some(300),
+        ..Settings::default()
+    }
 }
 
 #[test]

@@ -47,7 +47,9 @@ impl Refit {
 fn evidence(model: &Model) -> Result<Option<f64>> {
     Ok(match model {
         Model::Regressor(model) => match model.model() {
-            Some(process) => Some(process.evidence()?.value - model.count() * model.target_scale().scale.ln()),
+            Some(process) => {
+                Some(process.evidence()?.value - model.count() * model.target_scale().scale.ln())
+            }
             None => None,
         },
         Model::Classifier(model) => {

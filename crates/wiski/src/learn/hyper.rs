@@ -304,13 +304,13 @@ impl HyperSpace {
                 minimum = second;
             }
         }
-        let hyper = self.to_hyperparameters(&minimum.x, start)?;
-        let posterior = match objective.best.take() {
-            Some(best) if best.x == minimum.x => best.posterior,
-            // A search may end a rounding error above its best value.
-            best => (objective.evidence)(&hyper, best.as_ref().map(|b| &b.posterior), objective.spare)?.1,
+        // A search may end a rounding error above the best value that it has met.
+        let Some(Best { x, value, gradient, posterior }) = objective.best else {
+            let reason = "no evaluation succeeded";
+            return Err(Error::Unsupported { operation: "refit", reason });
         };
-        Ok(Refitted { hyper, minimum, posterior })
+        let hyper = self.to_hyperparameters(&x, start)?;
+        Ok(Refitted { hyper, minimum: Minimum { x, value, gradient, ..minimum }, posterior })
     }
 
     /// Another start for hyperparameters that explain everything by noise. There the evidence is flat: its slopes are
@@ -372,6 +372,7 @@ struct Refit<'a, E, P> {
 struct Best<P> {
     x: Vec<f64>,
     value: f64,
+    gradient: Vec<f64>,
     posterior: P,
 }
 
@@ -388,8 +389,10 @@ where
         let before = self.best.as_ref().map(|best| &best.posterior);
         let (evidence, posterior) = (self.evidence)(&hyper, before, self.spare.take())?;
         let value = self.space.objective(self.count, &hyper, &evidence, gradient)?;
-        if self.best.as_ref().is_none_or(|best| value <= best.value) {
-            let best = self.best.replace(Best { x: x.to_vec(), value, posterior });
+        let is_usable = gradient.iter().all(|g| g.is_finite());
+        if is_usable && self.best.as_ref().is_none_or(|best| value <= best.value) {
+            let (x, gradient) = (x.to_vec(), gradient.to_vec());
+            let best = self.best.replace(Best { x, value, gradient, posterior });
             self.spare = best.map(|best| best.posterior);
         } else {
             self.spare = Some(posterior);

@@ -122,7 +122,18 @@ impl<T: Task> Online<T> {
         learner: Option<Box<Learner>>,
     ) -> Self {
         let (said, published) = (Vec::new(), Published::default());
-        Self { settings, input_dim, task, memory, learner, searched_at: 0, ignored: 0, said, failure: None, published }
+        Self {
+            settings,
+            input_dim,
+            task,
+            memory,
+            learner,
+            searched_at: 0,
+            ignored: 0,
+            said,
+            failure: None,
+            published,
+        }
     }
 
     /// Rejects parts that do not fit together; publishes.
@@ -460,7 +471,13 @@ mod tests {
             Self(self.0.cleared())
         }
 
-        fn merge(&mut self, own: &mut Learner, theirs: &Self, other: &Learner, settings: &Settings) -> Result<()> {
+        fn merge(
+            &mut self,
+            own: &mut Learner,
+            theirs: &Self,
+            other: &Learner,
+            settings: &Settings,
+        ) -> Result<()> {
             self.0.merge(own, &theirs.0, other, settings)
         }
     }
@@ -475,7 +492,11 @@ mod tests {
             let x = (0.618 * f64::from(i)).fract();
             online.learn(&[x], (5.0 * x).sin(), 1.0, None).unwrap();
             assert_eq!(online.count(), f64::from(i + 1));
-            assert_eq!(online.task.0.moments.weight, f64::from(i + 1), "the targets' moments have the row too");
+            assert_eq!(
+                online.task.0.moments.weight,
+                f64::from(i + 1),
+                "the targets' moments have the row too"
+            );
             failures += usize::from(online.take_failure().is_some());
         }
         // One for every tenth more rows, not one for every row.

@@ -97,8 +97,9 @@ impl Task for Regression {
         if settings.noise == NoiseModel::Learned || self.moments.weight < 2.0 || noise >= least {
             return Ok(());
         }
-        let reason =
-            format!("a variance of {noise:e} is too small beside the targets; at least {least:.1e} is needed");
+        let reason = format!(
+            "a variance of {noise:e} is too small beside the targets; at least {least:.1e} is needed"
+        );
         Err(Error::Config { field: "noise".into(), reason })
     }
 

@@ -18,7 +18,7 @@ use faer::linalg::triangular_inverse::invert_lower_triangular;
 use faer::{Accum, MatMut, MatRef, Par};
 
 use crate::error::{Error, Result, length};
-use crate::pool::Pool;
+use crate::pool::{Aligned, Pool};
 use crate::simd::{LANES, combine_rows, dot, dot_rows, dot_rows_and_deflate, padded};
 
 /// Columns at a time in the product F Fᵀ.
@@ -29,7 +29,7 @@ const PANEL: usize = 64;
 pub(crate) struct Factor {
     size: usize,
     stride: usize,
-    rows: Vec<f64>,
+    rows: Aligned,
 }
 
 impl Factor {
@@ -53,7 +53,7 @@ impl Factor {
         }
         let log_det = 2.0 * (0..p).map(|i| s[i * p + i].ln()).sum::<f64>();
         // R⁻¹ lower triangular and column-major is R⁻ᵀ row-major; the other triangle must be zero.
-        let mut rows = pool.zeros(p * stride);
+        let mut rows = Aligned::zeros(p * stride, pool);
         let inverse = MatMut::from_column_major_slice_with_stride_mut(&mut rows, p, p, stride);
         invert_lower_triangular(inverse, MatRef::from_column_major_slice(&s, p, p), Par::Seq);
         Ok((Self { size: p, stride, rows }, log_det, s))
@@ -68,7 +68,7 @@ impl Factor {
     pub(crate) fn from_compact(p: usize, compact: &[f64]) -> Result<Self> {
         length("factor of the posterior", p * p, compact.len())?;
         let stride = padded(p);
-        let mut rows = vec![0.0; p * stride];
+        let mut rows = Aligned::zeros(p * stride, &mut Pool::default());
         for (row, from) in rows.chunks_exact_mut(stride.max(1)).zip(compact.chunks_exact(p.max(1))) {
             row[..p].copy_from_slice(from);
         }
@@ -77,7 +77,7 @@ impl Factor {
 
     /// Gives the memory back.
     pub(crate) fn recycle(self, pool: &mut Pool) {
-        pool.give(self.rows);
+        self.rows.recycle(pool);
     }
 
     pub(crate) fn size(&self) -> usize {

@@ -15,7 +15,7 @@
 //! n v₂ ≤ 10⁻² σ² and v₂ ≤ 10⁻⁴ of the prior variance. Variances then miss at most 10⁻² σ²/n near the data, a small
 //! part of what n rows leave, and a ten thousandth where nothing was seen; the log evidence misses 0.005.
 
-use super::Prior;
+use super::{Component, Prior};
 
 /// Cut-offs above this are a wish for speed, and stay as they are.
 const EXACT: f64 = 1e-12;
@@ -64,18 +64,19 @@ impl Prior {
 
     /// The same prior with another cut-off.
     fn recut(&self, tolerance: f64) -> Self {
-        let mut prior = Self { tolerance, ..self.clone() };
-        prior.rank = 0;
-        for c in &mut prior.components {
-            c.root = c.root.recut(c.scale, tolerance);
-            c.first = prior.rank;
-            prior.rank += c.root.rank();
+        let mut rank = 0;
+        let recut = |c: &Component| {
+            let (first, root) = (rank, c.root.recut(c.scale, tolerance));
+            rank += root.rank();
+            Component { block: c.block, term: c.term, first, scale: c.scale, root }
+        };
+        let components = self.components.iter().map(recut).collect();
+        let mut points = self.points.clone();
+        if let Some(points) = &mut points {
+            points.first = rank;
+            rank += points.len;
         }
-        if let Some(points) = &mut prior.points {
-            points.first = prior.rank;
-            prior.rank += points.len;
-        }
-        prior
+        Self { lattice: self.lattice.clone(), components, points, rank, tolerance }
     }
 }
 

@@ -114,7 +114,10 @@ impl<'a> Run<'a> {
             }
         };
         if let Some(failure) = self.learner.take_failure() {
-            eprintln!("wiski: after row {}, which is learned: {failure}; it is tried again later", row.number);
+            eprintln!(
+                "wiski: after row {}, which is learned: {failure}; it is tried again later",
+                row.number
+            );
         }
         self.rows += 1;
         self.passed_over += u64::from(glitch);
