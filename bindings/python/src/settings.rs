@@ -92,12 +92,10 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, settings: &Settings) -> PyResult<Bou
     let kernel = settings.kernel.as_ref();
     dict.set_item("kernel", kernel.map(ToString::to_string))?;
     let initial = PyDict::new(py);
-    for (name, value) in kernel.iter().flat_map(|k| k.parameter_names().into_iter().zip(k.parameters())) {
-        initial.set_item(name, value)?;
+    for start in &settings.start_values {
+        initial.set_item(&start.name, &start.values)?;
     }
-    initial.set_item("noise", settings.initial_noise)?;
-    // Of start values that were learned from there on nothing is left to say.
-    dict.set_item("initial", if settings.fit_warm_up { None } else { Some(initial) })?;
+    dict.set_item("initial", if initial.is_empty() { None } else { Some(initial) })?;
     dict.set_item("schedule", settings.schedule.to_string())?;
     let (life, timed) = match settings.half_life {
         None => (None, false),

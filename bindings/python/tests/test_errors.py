@@ -92,9 +92,9 @@ def test_not_fitted():
         ({"bounds": [(0, 1), (1, 1)]}, "column 1"),
         ({"off_grid": "hope"}, "off_grid: 'hope'"),
         ({"engine": "steam"}, "engine: 'steam'"),
-        ({"initial": {"lenghtscale": 1.0}}, "'lenghtscale'"),
+        ({"initial": {"lenghtscale": 1.0}}, "lenghtscale"),
         ({"initial": {"lengthscale": [1.0, 2.0, 3.0]}}, "3 values were given for 2"),
-        ({"initial": {"noise": -1.0}}, "initial noise: -1"),
+        ({"initial": {"noise": -1.0}}, "noise is -1"),
     ],
 )
 def test_parameters_that_describe_no_model(waves, parameters, words):

@@ -15,16 +15,13 @@ def test_equal_to_an_exact_process(waves):
     """With hyperparameters given, predictions are those of scikit-learn's exact process on the same scaled data."""
     X, y = waves
     bounds = [(100, 300), (-0.01, 0.01)]
-    model = OnlineGPRegressor(
-        grid=64,
-        bounds=bounds,
-        schedule="off",
-        initial={"lengthscale": [0.5, 1.0], "outputscale": 2.0, "noise": 0.05},
-    ).fit(X, y)
-    h = np.column_stack([(x - (lo + hi) / 2) / ((hi - lo) / 2) for x, (lo, hi) in zip(X.T, bounds)])
     # The model scales targets by what it knew at the end of its warm-up, 50 rows in the order of fit.
     first = np.random.default_rng(0).permutation(len(X))[:50]
     shift, scale = y[first].mean(), y[first].std()
+    # Start values are in the units of the data: half of the first interval, and the second.
+    initial = {"lengthscale": [50.0, 0.01], "outputscale": 2.0 * scale**2, "noise": 0.05 * scale**2}
+    model = OnlineGPRegressor(grid=64, bounds=bounds, schedule="off", initial=initial).fit(X, y)
+    h = np.column_stack([(x - (lo + hi) / 2) / ((hi - lo) / 2) for x, (lo, hi) in zip(X.T, bounds)])
     kernel = ConstantKernel(2.0, "fixed") * RBF([0.5, 1.0], "fixed")
     exact = GaussianProcessRegressor(kernel, alpha=0.05).fit(h, (y - shift) / scale)
     mean, cov = exact.predict(h[:40], return_cov=True)

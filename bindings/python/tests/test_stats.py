@@ -10,7 +10,7 @@ import wiski
 from wiski import OnlineGPRegressor, Stats
 
 BOX = [(100, 300), (-0.01, 0.01)]
-PLAIN = {"schedule": "off", "initial": {"lengthscale": 0.5, "noise": 0.05}}
+PLAIN = {"schedule": "off", "initial": {"lengthscale": [50.0, 0.005], "noise": 0.05}}
 
 
 def test_any_partition_is_one_pass(waves):

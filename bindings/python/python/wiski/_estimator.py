@@ -15,17 +15,18 @@ from wiski._errors import NotFittedError, WiskiError
 _F64 = np.dtype(np.float64)
 
 PARAMETERS = """features : str, default="auto"
-        How rows become coordinates on grids: ``"identity"`` (one to four columns), ``"additive"`` (a sum of small
-        grids; ``"additive:12"`` for twelve directions), ``"project:2"`` (a learned projection to two),
-        ``"mlp:64,64:2"`` (a perceptron). ``"auto"`` is identity for one or two columns, else additive.
+        How rows become coordinates: ``"identity"`` (one to four columns), ``"points:512"`` (a sum of small grids with
+        inducing points over all columns where they help), ``"additive"`` (the grids alone; ``"additive:12"`` for
+        twelve directions), ``"project:2"`` (a learned projection to two), ``"mlp:64,64:2"`` (a perceptron).
+        ``"auto"`` is identity for one or two columns, else points (for classes additive).
     grid : int or sequence of int, default=None
         Grid points per axis. None is 32 for one axis, 16 for two, 10 for three, 7 for four.
     kernel : str, default=None
         An expression such as ``"rbf"``, ``"matern52"`` or ``"rbf + periodic@0"``. None is an RBF; a sum of grids
         has its own for each.
     initial : mapping, default=None
-        Start values by name, as ``{"lengthscale": [0.5, 0.7], "noise": 0.05}``, in scaled units (inputs -1 to 1,
-        targets of variance 1). With ``schedule="off"`` they stay.
+        Start values by name, as ``{"lengthscale": [0.5, 0.7], "noise": 0.05}``, in the units of the data. With
+        ``schedule="off"`` they stay.
     schedule : str, default="geometric:1.1"
         When hyperparameters are learned: whenever there are a tenth more rows, ``"every-step"`` or ``"off"``.
     warm_up : int, default=None
