@@ -71,14 +71,18 @@ impl Engine {
         }
     }
 
+    /// The prior of the dense engine, with the directions that the data can tell; on grids that are not small, unless
+    /// this engine was asked for, without some that they hardly can.
+    pub(crate) fn prior(&self, given: &Given) -> Result<Prior> {
+        let prior = Prior::new(given.stats.lattice(), given.kernels, given.rank_tolerance)?;
+        let is_fast = *self == Self::Auto && given.stats.lattice().len() > SMALL;
+        Ok(prior.adapted(|| given.stats.total_weight() / given.noise, is_fast))
+    }
+
     fn choose(&self, given: &Given, before: Option<&dyn GridPosterior>) -> Result<Chosen> {
         let Given { stats, kernels, noise, rank_tolerance } = *given;
         length("kernels", stats.lattice().blocks(), kernels.len())?;
-        let prior = || -> Result<Prior> {
-            let prior = Prior::new(stats.lattice(), kernels, rank_tolerance)?;
-            Ok(prior.adapted(|| stats.total_weight() / noise))
-        };
-        let dense = || Ok(Chosen::Dense(prior()?));
+        let dense = || Ok(Chosen::Dense(self.prior(given)?));
         let sparse = || Ok(Chosen::InSteps(Box::new(SparsePosterior::new(stats, &kernels[0], noise)?)));
         let krylov = |accuracy: &Accuracy| {
             let start = before.and_then(|before| before.start());
@@ -114,7 +118,7 @@ impl Engine {
                 }
                 // On Matérn ½ the rank is the number of points.
                 if roughness != Some(true) {
-                    let prior = prior()?;
+                    let prior = self.prior(given)?;
                     if is_dense_cheaper(grid, prior.rank()) {
                         return Ok(Chosen::Dense(prior));
                     }

@@ -100,10 +100,10 @@ impl WiskiBuilder {
 
     /// Prior eigenvalues below this share of the largest are dropped (default 1e-12).
     ///
-    /// Up to 1e-12 the data have a say. Directions that n rows of noise σ² can tell from nothing are kept as well: what is
-    /// dropped has a prior variance of at most 10⁻⁶ σ²/n, as far as rounding allows. Above rank 1000 more is dropped,
-    /// up to 10⁻² σ²/n and a ten thousandth of the prior variance. A larger tolerance is a wish for speed and stays as it
-    /// is.
+    /// Up to 1e-12 the data have a say. Directions that n rows of noise σ² can tell from nothing are kept as well: what
+    /// is dropped has a prior variance of at most 10⁻⁶ σ²/n, as far as rounding allows. Above rank 1000, on grids of
+    /// more than 2000 points and unless [`Engine::Dense`] was asked for, more is dropped, up to 10⁻² σ²/n and a ten
+    /// thousandth of the prior variance. A larger tolerance is a wish for speed and stays as it is.
     #[must_use]
     pub fn rank_tolerance(mut self, tolerance: f64) -> Self {
         self.rank_tolerance = tolerance;

@@ -595,8 +595,8 @@ impl Wiski {
 
     /// Whether the prior in use lacks directions that the data can tell.
     fn rank_falls_short(&self) -> Result<bool> {
-        let prior = Prior::new(self.stats.lattice(), &self.kernels, self.settings.rank_tolerance)?;
-        let prior = prior.adapted(|| self.stats.total_weight() / self.noise());
+        let given = given(&self.settings, &self.stats, &self.kernels, self.noise());
+        let prior = self.settings.engine.prior(&given)?;
         Ok(self.cut_off().is_some_and(|used| prior.tolerance() < used))
     }
 
