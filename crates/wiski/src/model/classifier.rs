@@ -282,7 +282,7 @@ impl OnlineClassifier {
     /// A classifier of rows with `input_dim` columns.
     pub fn new(input_dim: usize, classes: Classes, settings: Settings) -> Result<Self> {
         let task = Classification::new(Labels::new(classes)?);
-        let settings = settings.resolved(input_dim, Targets::Classes)?;
+        let settings = settings.resolved(input_dim, Targets::Classes);
         check_features(&settings, task.count())?;
         Ok(Self { online: Online::new(input_dim, task, settings)?, metrics: PrequentialClasses::default() })
     }
@@ -450,21 +450,21 @@ impl OnlineClassifier {
             }
             None => Ok(()),
         };
-        let class = match &online.learner {
-            Some(_) => online.task.count().saturating_sub(1),
-            None => {
-                // Discovered labels stand in alphabetical order.
-                let class = online.task.labels.add(label, true);
-                let moved = online.memory.rows.y.iter_mut().filter(|c| **c >= class as f64);
-                moved.for_each(|c| *c += 1.0);
-                online.task.count_classes();
-                class
-            }
+        let class = if online.learner.is_some() {
+            online.task.count().saturating_sub(1)
+        } else {
+            // Discovered labels stand in alphabetical order.
+            let class = online.task.labels.add(label, true);
+            let moved = online.memory.rows.y.iter_mut().filter(|c| **c >= class as f64);
+            moved.for_each(|c| *c += 1.0);
+            online.task.count_classes();
+            class
         };
         let learned = learned.and_then(|()| online.learn(x, class as f64, 1.0, time));
-        match learned {
-            Ok(_) => online.publish(),
-            Err(_) => (online.task, online.learner, online.memory.rows.y) = before,
+        if learned.is_ok() {
+            online.publish();
+        } else {
+            (online.task, online.learner, online.memory.rows.y) = before;
         }
         learned
     }

@@ -52,7 +52,7 @@ const ADDITIVE_TOLERANCE: f64 = 1e-6;
 
 impl Settings {
     /// These settings with everything decided that is left to the model, for rows of D columns.
-    pub(crate) fn resolved(mut self, input_dim: usize, targets: Targets) -> Result<Self> {
+    pub(crate) fn resolved(mut self, input_dim: usize, targets: Targets) -> Self {
         if self.features == Features::Auto {
             self.features = if self.is_one_grid(input_dim) {
                 Features::Identity
@@ -74,7 +74,7 @@ impl Settings {
             self.fit_warm_up = false;
             self.training.epochs = 0;
         }
-        Ok(self)
+        self
     }
 
     /// Whether the columns themselves are the axes of one grid, where that is left to the model.

@@ -236,12 +236,12 @@ impl<T: Task> Online<T> {
         // One that failed is tried again with a tenth more rows.
         if self.memory.len() >= wanted && over.is_multiple_of(wanted / 10 + 1) {
             match self.task.is_ready(&self.memory) {
-                Ok(true) => self.failure = self.finish_warm_up().err().map(warm_up_failed),
+                Ok(true) => self.failure = self.finish_warm_up().err().as_ref().map(warm_up_failed),
                 Ok(false) => {}
                 Err(error) => {
                     self.memory.pop(self.input_dim);
                     self.task.forgotten(y);
-                    return Err(warm_up_failed(error));
+                    return Err(warm_up_failed(&error));
                 }
             }
         }
@@ -422,7 +422,7 @@ pub(crate) fn check_row(x: &[f64], input_dim: usize) -> Result<()> {
     Ok(())
 }
 
-fn warm_up_failed(error: Error) -> Error {
+fn warm_up_failed(error: &Error) -> Error {
     Error::WarmUp { reason: error.to_string() }
 }
 
@@ -485,7 +485,7 @@ mod tests {
     #[test]
     fn what_fails_after_a_row_is_reported_apart_and_the_row_is_learned() {
         let task = Failing(Regression::new(TargetMoments::default(), TargetScale::IDENTITY));
-        let settings = Settings::default().resolved(1, super::super::defaults::Targets::Numbers).unwrap();
+        let settings = Settings::default().resolved(1, super::super::defaults::Targets::Numbers);
         let mut online = Online::new(1, task, settings).unwrap();
         let mut failures = 0;
         for i in 0..200 {

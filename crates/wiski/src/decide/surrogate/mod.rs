@@ -145,7 +145,7 @@ impl SurrogateModel {
     pub(super) fn sample(&self, rng: &mut Xoshiro256PlusPlus) -> Result<Path> {
         Ok(match &self.0 {
             Form::Exact(exact) => Path::Exact(exact.sample(rng)?),
-            Form::Grids(grids) => Path::Grids(grids.sample(rng)?),
+            Form::Grids(grids) => Path::Grids(Box::new(grids.sample(rng)?)),
         })
     }
 
@@ -276,7 +276,7 @@ impl SurrogatePosterior {
 /// A function drawn from the posterior of a [`SurrogateModel`].
 pub(super) enum Path {
     Exact(PathSample),
-    Grids(GridPath),
+    Grids(Box<GridPath>),
 }
 
 impl Path {
