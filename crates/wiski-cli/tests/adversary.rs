@@ -153,8 +153,8 @@ const CASES: &[Case] = &[
         promise: Refused("different labels"),
     },
     Case {
-        name: "unfit/many-classes-many-inputs",
-        options: "--classify --features additive --inputs a,b",
+        name: "unfit/a-projection-of-three-classes",
+        options: "--classify --features project:2 --inputs a,b",
         rows: || {
             spoiled(120, |i, own| {
                 format!("{},{}", &own[..own.rfind(',').unwrap_or(0)], ["x", "y", "z"][i % 3])
