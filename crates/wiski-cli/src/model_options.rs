@@ -235,14 +235,14 @@ impl ModelOptions {
         let kernel = Kernel::parse(self.kernel.as_deref().unwrap_or("rbf"), axes)?;
         settings.start_values = self.start_values(&kernel, known_noise)?;
         settings.kernel = self.kernel.as_ref().map(|_| kernel);
-        let grid = &settings.grid;
+        let grid = settings.first_grid(width);
         ensure!(
             grid.len() <= 1 || grid.len() == axes,
             "--grid: {} has {} axes, but there are {axes}",
             self.grid.as_deref().unwrap_or_default(),
             grid.len()
         );
-        if let (Some(limit), false) = (self.max_grid, grid.is_empty()) {
+        if let Some(limit) = self.max_grid {
             let points: usize = (0..axes).map(|k| grid[k.min(grid.len() - 1)]).product();
             ensure!(points <= limit, "--max-grid: the grid has {points} points to begin with");
         }

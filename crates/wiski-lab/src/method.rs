@@ -8,7 +8,6 @@ use crate::baselines::{
 use crate::data::{Split, Table};
 use crate::results::{processor_seconds, progress};
 use serde::{Deserialize, Serialize};
-use std::cell::RefCell;
 use std::sync::OnceLock;
 use std::time::Instant;
 use wiski::grid::Grid;
@@ -187,35 +186,34 @@ impl Task {
 }
 
 /// [`OnlineRegressor`] behind the interface of the baselines.
-pub struct WiskiStream(RefCell<OnlineRegressor>);
+pub struct WiskiStream(OnlineRegressor);
 
 impl WiskiStream {
     /// A model of rows with so many columns.
     pub fn new(input_dim: usize, settings: Settings) -> Result<Self> {
-        Ok(Self(RefCell::new(OnlineRegressor::new(input_dim, settings)?)))
+        Ok(Self(OnlineRegressor::new(input_dim, settings)?))
     }
 }
 
 impl OnlineGp for WiskiStream {
     fn input_dim(&self) -> usize {
-        self.0.borrow().input_dim()
+        self.0.input_dim()
     }
 
     fn count(&self) -> f64 {
-        self.0.borrow().count()
+        self.0.count()
     }
 
     fn predict(&self, x: &[f64]) -> Result<Prediction> {
-        self.0.borrow_mut().predict(x)
+        self.0.predict(x)
     }
 
     fn observe_noisy(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Outcome> {
-        let model = self.0.get_mut();
-        if noise == 1.0 { model.observe(x, y) } else { model.observe_noisy(x, y, noise) }
+        if noise == 1.0 { self.0.observe(x, y) } else { self.0.observe_noisy(x, y, noise) }
     }
 
     fn log_evidence(&mut self) -> Result<f64> {
-        self.0.get_mut().model().map_or(Ok(0.0), |model| model.evidence().map(|e| e.value))
+        self.0.model().map_or(Ok(0.0), |model| model.evidence().map(|e| e.value))
     }
 }
 

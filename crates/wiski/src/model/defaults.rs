@@ -62,10 +62,7 @@ impl Settings {
                 Features::Additive { directions: None }
             };
         }
-        let axes = self.axes(input_dim);
-        if self.grid.is_empty() {
-            self.grid = vec![POINTS[axes.clamp(1, MAX_DIM) - 1]];
-        }
+        self.grid = self.first_grid(input_dim);
         if self.schedule == Schedule::Off {
             self.feature_rate = 0.0;
         }
@@ -75,6 +72,14 @@ impl Settings {
             self.training.epochs = 0;
         }
         self
+    }
+
+    /// The points on each axis of the grid that a model of rows of D columns begins with: one number for all, or one each.
+    pub fn first_grid(&self, input_dim: usize) -> Vec<usize> {
+        if self.grid.is_empty() {
+            return vec![POINTS[self.axes(input_dim).clamp(1, MAX_DIM) - 1]];
+        }
+        self.grid.clone()
     }
 
     /// Whether the columns themselves are the axes of one grid, where that is left to the model.
