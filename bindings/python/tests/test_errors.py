@@ -113,8 +113,11 @@ def test_off_the_grid(waves):
     assert abs(mean[0] - y.mean()) < 1 and std[0] > 5
     growing = OnlineGPRegressor(bounds=box).fit(X, y)
     assert growing.predict([[310.0, 0.0]], return_std=True)[1][0] > growing.predict(X[:1], return_std=True)[1][0]
+    # Predicting never grows a grid: far off it the prior answers. Learning is what may not go so far.
+    mean, std = growing.predict([[1e9, 0.0]], return_std=True)
+    assert abs(mean[0] - y.mean()) < 1 and std[0] > 5
     with pytest.raises(wiski.OffGridError, match="at most 16384"):
-        growing.predict([[1e9, 0.0]])
+        growing.partial_fit([[1e9, 0.0]], [1.0])
 
 
 def test_files_that_are_none(tmp_path, waves):
