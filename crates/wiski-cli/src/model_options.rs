@@ -22,8 +22,8 @@ const MOST_LEVELS: usize = 1000;
 pub(crate) struct ModelOptions {
     /// How rows become coordinates: identity, points:512 (a sum of small grids with inducing points over all inputs
     /// where they help), additive (the grids alone; additive:12 for twelve directions), project:2 (a learned projection
-    /// to two), mlp:64,64:2 (a perceptron), or auto: identity for one or two inputs, else points (for classes
-    /// additive) [default: auto]
+    /// to two), mlp:64,64:2 (a perceptron), or auto: identity for one or two inputs, else additive
+    /// [default: auto]
     #[arg(long, value_name = "MAP")]
     features: Option<String>,
 

@@ -18,7 +18,7 @@ PARAMETERS = """features : str, default="auto"
         How rows become coordinates: ``"identity"`` (one to four columns), ``"points:512"`` (a sum of small grids with
         inducing points over all columns where they help), ``"additive"`` (the grids alone; ``"additive:12"`` for
         twelve directions), ``"project:2"`` (a learned projection to two), ``"mlp:64,64:2"`` (a perceptron).
-        ``"auto"`` is identity for one or two columns, else points (for classes additive).
+        ``"auto"`` is identity for one or two columns, else additive.
     grid : int or sequence of int, default=None
         Grid points per axis. None is 32 for one axis, 16 for two, 10 for three, 7 for four.
     kernel : str, default=None

@@ -8,7 +8,6 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use super::defaults::Targets;
 use super::encoder::{Encoder, FixedEncoder};
 use super::labels::{Classes, Labels, Unseen};
 use super::learner::{Learner, RowTargets};
@@ -282,7 +281,7 @@ impl OnlineClassifier {
     /// A classifier of rows with `input_dim` columns.
     pub fn new(input_dim: usize, classes: Classes, settings: Settings) -> Result<Self> {
         let task = Classification::new(Labels::new(classes)?);
-        let settings = settings.resolved(input_dim, Targets::Classes);
+        let settings = settings.resolved(input_dim);
         check_features(&settings, task.count())?;
         Ok(Self { online: Online::new(input_dim, task, settings)?, metrics: PrequentialClasses::default() })
     }

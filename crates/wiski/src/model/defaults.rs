@@ -2,7 +2,7 @@
 //!
 //! | choice | default |
 //! | --- | --- |
-//! | features | the columns themselves for one or two numeric inputs (three with 1,000 warm-up rows or more); otherwise a sum of small grids, for numbers with 512 inducing points beside it where held-out rows are likelier with them |
+//! | features | the columns themselves for one or two numeric inputs (three with 1,000 warm-up rows or more); otherwise a sum of small grids |
 //! | grid points on an axis | 32, 16, 10, 7 for grids of one to four axes; 32 for the lines of a sum |
 //! | warm-up | 50 rows for one grid of columns; 15 rows a column otherwise (at most 960 for a sum of grids), at least 200 (300 for a sum of grids) |
 //! | kernel | RBF with a length-scale for each axis |
@@ -26,16 +26,6 @@ pub(super) const MOST_COLUMNS: usize = 64;
 /// Rows in memory hold at most so many numbers: 256 MB.
 const MOST_NUMBERS: usize = 1 << 25;
 
-/// Inducing points beside a sum of grids.
-const INDUCING: usize = 512;
-
-/// What is predicted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Targets {
-    Numbers,
-    Classes,
-}
-
 /// Grid points on an axis, by the number of axes.
 const POINTS: [usize; MAX_DIM] = [32, 16, 10, 7];
 
@@ -52,12 +42,10 @@ const ADDITIVE_TOLERANCE: f64 = 1e-6;
 
 impl Settings {
     /// These settings with everything decided that is left to the model, for rows of D columns.
-    pub(crate) fn resolved(mut self, input_dim: usize, targets: Targets) -> Self {
+    pub(crate) fn resolved(mut self, input_dim: usize) -> Self {
         if self.features == Features::Auto {
             self.features = if self.is_one_grid(input_dim) {
                 Features::Identity
-            } else if targets == Targets::Numbers {
-                Features::Points { count: INDUCING }
             } else {
                 Features::Additive { directions: None }
             };

@@ -485,7 +485,7 @@ mod tests {
     #[test]
     fn what_fails_after_a_row_is_reported_apart_and_the_row_is_learned() {
         let task = Failing(Regression::new(TargetMoments::default(), TargetScale::IDENTITY));
-        let settings = Settings::default().resolved(1, super::super::defaults::Targets::Numbers);
+        let settings = Settings::default().resolved(1);
         let mut online = Online::new(1, task, settings).unwrap();
         let mut failures = 0;
         for i in 0..200 {

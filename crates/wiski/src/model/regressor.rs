@@ -9,7 +9,6 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use super::defaults::Targets;
 use super::encoder::{Encoder, Reads};
 use super::learner::{Learner, Process, RowTargets};
 use super::memory::Memory;
@@ -199,7 +198,7 @@ impl OnlineRegressor {
     /// A model of rows with `input_dim` columns.
     pub fn new(input_dim: usize, settings: Settings) -> Result<Self> {
         let task = Regression::new(TargetMoments::default(), TargetScale::IDENTITY);
-        let online = Online::new(input_dim, task, settings.resolved(input_dim, Targets::Numbers))?;
+        let online = Online::new(input_dim, task, settings.resolved(input_dim))?;
         Ok(Self { online, metrics: Prequential::default(), drifts: 0 })
     }
 
@@ -228,7 +227,7 @@ impl OnlineRegressor {
     /// ```
     pub fn from_stats(stats: Stats, settings: Settings) -> Result<Self> {
         let dim = stats.lattice().dim();
-        let settings = settings.resolved(dim, Targets::Numbers);
+        let settings = settings.resolved(dim);
         let known = settings.features == Features::Identity && settings.inputs != InputScaling::WarmUp;
         if !known || stats.lattice().grids().len() != 1 {
             let reason =

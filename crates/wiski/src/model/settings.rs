@@ -34,7 +34,7 @@ const LARGEST_GRID: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Features {
     /// The columns themselves for one or two numeric inputs (three with 1,000 warm-up rows or more); otherwise a sum of
-    /// small grids with inducing points beside it (for classes without).
+    /// small grids.
     Auto,
     /// A sum of small grids and, beside them, a function of all columns by inducing points
     /// ([`Points`](crate::points::Points)), where held-out rows are likelier with it.
