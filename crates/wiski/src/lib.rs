@@ -49,6 +49,8 @@ mod pool;
 mod saved;
 mod simd;
 
+pub mod dense;
+
 pub mod feature;
 
 pub mod kernel;

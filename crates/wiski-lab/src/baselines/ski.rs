@@ -24,8 +24,8 @@ use super::encoder::Encoder;
 use super::hyper::Hyper;
 use super::kept;
 use super::pcg::conjugate_gradients;
+use wiski::dense::{cholesky, dot, log_det, solve_lower};
 use wiski::exact::Covariance;
-use wiski::exact::dense::{cholesky, dot, log_det, solve_lower};
 
 /// How far iterations go.
 #[derive(Debug, Clone, Copy, PartialEq)]

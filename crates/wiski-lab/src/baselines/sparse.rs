@@ -23,9 +23,7 @@
 use faer::{Mat, MatRef};
 use wiski::Result;
 
-use wiski::exact::dense::{
-    cholesky, congruence, solve_lower, solve_lower_transposed, solve_vector_transposed,
-};
+use wiski::dense::{cholesky, congruence, solve_lower, solve_lower_transposed, solve_vector_transposed};
 use wiski::exact::{Covariance, Slots};
 
 /// Inducing points with the factor of their covariance.
@@ -128,7 +126,7 @@ impl Memory {
 mod tests {
     use super::*;
     use crate::baselines::testing::{assert_gradient, hyper, rows};
-    use wiski::exact::dense::inner;
+    use wiski::dense::inner;
 
     #[test]
     fn pull_backs_match_central_differences() {

@@ -12,7 +12,7 @@ use std::f64::consts::{PI, TAU};
 use faer::{Mat, MatRef};
 use serde::{Deserialize, Serialize};
 
-use super::dense::mirror;
+use crate::dense::mirror;
 use crate::error::{Error, Result, length, positive};
 use crate::kernel::{Family, Kernel, MAX_AXES};
 use crate::saved::{Restore, restored_after_reading};

@@ -10,7 +10,6 @@
 //! to grids when the rows are no longer few.
 
 pub mod covariance;
-pub mod dense;
 pub mod path;
 pub mod posterior;
 pub mod process;

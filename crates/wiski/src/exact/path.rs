@@ -16,8 +16,8 @@ use rand_distr::StandardNormal;
 use std::f64::consts::TAU;
 
 use super::covariance::{Covariance, Slots};
-use super::dense::{dot, solve_cholesky};
 use super::process::ExactProcess;
+use crate::dense::{dot, solve_cholesky};
 use crate::error::{Error, Result, length};
 use crate::kernel::Family;
 

@@ -17,7 +17,7 @@
 use faer::Mat;
 
 use super::covariance::{Covariance, Slots};
-use super::dense::{apply, dot};
+use crate::dense::{apply, dot};
 use crate::error::{Result, length};
 use crate::posterior::{Joint, Surrogate};
 

@@ -15,8 +15,8 @@ use faer::MatRef;
 use serde::{Deserialize, Serialize};
 
 use super::covariance::{Covariance, Slots};
-use super::dense::{Growing, dot, inverse_of_cholesky, log_det, solve_cholesky, solve_vector};
 use super::posterior::KernelPosterior;
+use crate::dense::{Growing, dot, inverse_of_cholesky, log_det, solve_cholesky, solve_vector};
 use crate::error::{Error, Result, finite, length, positive};
 use crate::evidence::Evidence;
 use crate::kernel::Family;
