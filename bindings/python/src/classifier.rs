@@ -10,7 +10,7 @@ use wiski::model::{ClassPrediction, ClassSnapshot};
 use wiski::persist::{self, Columns, Model, Stored};
 use wiski::{Classes, Error, OnlineClassifier, Unseen};
 
-use crate::errors::{Failure, detached, guarded, offset, refuse};
+use crate::errors::{Failure, detached, guarded, offset, reject};
 use crate::regressor::{IMAGE_FROM, matrix};
 use crate::rows::{Rows, check_column, column};
 use crate::settings::{self, Parameters};
@@ -65,19 +65,19 @@ impl Classifier {
                 let state = State { columns, rows, journal_from, model: *model, image: None };
                 Ok(Self { state: Shared::new(state), input_dim })
             }
-            Model::Regressor(_) => Err(refuse("model", "this is a regressor; load it as one")),
+            Model::Regressor(_) => Err(reject("model", "this is a regressor; load it as one")),
         }
     }
 }
 
-/// Refuses codes that stand for no label.
+/// Rejects codes that stand for no label.
 fn check_codes(codes: &[i64], labels: &[String], rows: usize) -> Result<(), Failure> {
     if codes.len() != rows {
         return Err(Error::WrongLength { field: "y".into(), expected: rows, found: codes.len() }.into());
     }
     match codes.iter().find(|&&c| usize::try_from(c).map_or(true, |c| c >= labels.len())) {
         None => Ok(()),
-        Some(code) => Err(refuse("y", format!("{code} is the code of no label"))),
+        Some(code) => Err(reject("y", format!("{code} is the code of no label"))),
     }
 }
 

@@ -9,7 +9,7 @@ use wiski::Error;
 
 /// What a call of the library can end in.
 pub(crate) enum Failure {
-    /// The library refused.
+    /// The library rejected.
     Library(Error),
     /// The library panicked, or had panicked before while it changed this model.
     Internal(String),
@@ -30,8 +30,8 @@ impl From<Failure> for PyErr {
     }
 }
 
-/// A refusal by the binding itself.
-pub(crate) fn refuse(field: &str, reason: impl Into<String>) -> Failure {
+/// A rejection by the binding itself.
+pub(crate) fn reject(field: &str, reason: impl Into<String>) -> Failure {
     Failure::Library(Error::Config { field: field.into(), reason: reason.into() })
 }
 

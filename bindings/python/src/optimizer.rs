@@ -11,7 +11,7 @@ use wiski::decide::{
 use wiski::persist;
 use wiski::{Error, Kernel};
 
-use crate::errors::{Failure, detached, guarded, offset, refuse};
+use crate::errors::{Failure, detached, guarded, offset, reject};
 use crate::regressor::matrix;
 use crate::shared::Shared;
 
@@ -35,7 +35,7 @@ fn strategy(text: &str) -> Result<Strategy, Failure> {
         ("ucb", Some(beta)) => match beta.parse::<f64>() {
             Ok(beta) if beta >= 0.0 && beta.is_finite() => Acquisition::UpperConfidence { beta },
             _ => {
-                return Err(refuse(
+                return Err(reject(
                     "strategy",
                     format!("'{beta}' in '{text}' is not a weight of uncertainty"),
                 ));
@@ -43,7 +43,7 @@ fn strategy(text: &str) -> Result<Strategy, Failure> {
         },
         _ => {
             let known = "logei, ei, pi, mes, ucb, ucb:4 or thompson, or greedy before one of the first six";
-            return Err(refuse("strategy", format!("'{text}' is not {known}")));
+            return Err(reject("strategy", format!("'{text}' is not {known}")));
         }
     };
     Ok(if greedy { Strategy::Greedy(acquisition) } else { Strategy::Joint(acquisition) })
@@ -55,7 +55,7 @@ fn family(name: &str) -> Result<wiski::kernel::Family, Failure> {
     let known = [Rbf, Matern12, Matern32, Matern52, RationalQuadratic];
     let found = known.into_iter().find(|f| f.name() == name);
     found.ok_or_else(|| match Kernel::parse(name, 1) {
-        Ok(_) => refuse("kernel", format!("'{name}' is not rbf, matern12, matern32, matern52 or rq")),
+        Ok(_) => reject("kernel", format!("'{name}' is not rbf, matern12, matern32, matern52 or rq")),
         Err(error) => error.into(),
     })
 }
@@ -92,7 +92,7 @@ impl Optimizer {
             Dimension { scale, integer, ..Dimension::linear(name, lo, hi) }
         };
         let settings = OptimizerSettings {
-            goal: if maximize { Goal::Maximise } else { Goal::Minimise },
+            goal: if maximize { Goal::Maximize } else { Goal::Minimize },
             strategy: self::strategy(strategy)?,
             initial,
             exact_until: exact_until.unwrap_or_else(|| OptimizerSettings::default().exact_until),
@@ -197,7 +197,7 @@ impl Optimizer {
     /// Whether large values are wanted.
     #[getter]
     fn maximize(&self, py: Python<'_>) -> PyResult<bool> {
-        self.0.brief(py, |search| Ok(search.settings().goal == Goal::Maximise))
+        self.0.brief(py, |search| Ok(search.settings().goal == Goal::Maximize))
     }
 
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {

@@ -12,7 +12,7 @@ use wiski::model::{NoiseModel, Snapshot};
 use wiski::persist::{self, Columns, Model, Stored};
 use wiski::{Error, OnlineRegressor, Prediction};
 
-use crate::errors::{Failure, detached, guarded, offset, refuse};
+use crate::errors::{Failure, detached, guarded, offset, reject};
 use crate::rows::{Rows, check_column, column};
 use crate::settings::{self, Parameters};
 use crate::shared::Shared;
@@ -77,7 +77,7 @@ impl Regressor {
             Model::Regressor(model) => {
                 Ok(Self::of(State { columns, rows, journal_from, model: *model, image: None }))
             }
-            Model::Classifier(_) => Err(refuse("model", "this is a classifier; load it as one")),
+            Model::Classifier(_) => Err(reject("model", "this is a classifier; load it as one")),
         }
     }
 

@@ -31,7 +31,7 @@ impl<'a> Rows<'a> {
         self.view.nrows()
     }
 
-    /// Refuses rows of another width.
+    /// Rejects rows of another width.
     pub(crate) fn of_width(self, width: usize) -> Result<Self, Failure> {
         let found = self.view.ncols();
         if found == width {
@@ -55,7 +55,7 @@ impl<'a> Rows<'a> {
         ranges.map(|range| (range.clone(), self.block(range)))
     }
 
-    /// Refuses NaN and infinities before anything is learned from any row.
+    /// Rejects NaN and infinities before anything is learned from any row.
     pub(crate) fn check_finite(&self) -> Result<(), Failure> {
         if self.whole.is_some_and(|all| all.iter().all(|v| v.is_finite())) {
             return Ok(());
@@ -76,7 +76,7 @@ pub(crate) fn column<'a>(array: &'a PyReadonlyArray1<'_, f64>) -> Cow<'a, [f64]>
     }
 }
 
-/// Refuses a column that does not have an entry for each row, or one that is not finite.
+/// Rejects a column that does not have an entry for each row, or one that is not finite.
 pub(crate) fn check_column(field: &str, values: &[f64], rows: usize) -> Result<(), Failure> {
     if values.len() != rows {
         return Err(Error::WrongLength { field: field.into(), expected: rows, found: values.len() }.into());

@@ -32,7 +32,7 @@ pub(crate) struct Parameters {
     seed: u64,
 }
 
-fn refuse<T>(field: &str, reason: impl Into<String>) -> Result<T> {
+fn reject<T>(field: &str, reason: impl Into<String>) -> Result<T> {
     Err(Error::Config { field: field.into(), reason: reason.into() })
 }
 
@@ -71,7 +71,7 @@ impl Parameters {
         for (i, kind) in periodic.chain(self.categorical.iter().map(levels)) {
             match columns.get_mut(i) {
                 Some(column) => *column = kind,
-                None => return refuse("columns", format!("there is no column {i} of {input_dim}")),
+                None => return reject("columns", format!("there is no column {i} of {input_dim}")),
             }
         }
         let plain = columns.iter().all(|c| *c == Column::Numeric);

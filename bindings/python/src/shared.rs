@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::errors::{Failure, detached, guarded};
 
-/// A model behind a lock. After a panic in the middle of a change it refuses to be used.
+/// A model behind a lock. After a panic in the middle of a change it rejects to be used.
 pub(crate) struct Shared<T>(Mutex<T>);
 
 impl<T: Send> Shared<T> {

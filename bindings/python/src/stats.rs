@@ -8,7 +8,7 @@ use wiski::grid::Grid;
 use wiski::model::ColumnScaling;
 use wiski::persist;
 
-use crate::errors::{Failure, detached, guarded, offset, refuse};
+use crate::errors::{Failure, detached, guarded, offset, reject};
 use crate::rows::{Rows, check_column, column};
 use crate::shared::Shared;
 
@@ -76,16 +76,16 @@ impl Stats {
     fn new(bounds: Vec<(f64, f64)>, grid: Vec<usize>, max_grid_points: usize) -> PyResult<Self> {
         let d = bounds.len();
         if !(1..=4).contains(&d) {
-            return Err(refuse("bounds", format!("a grid has 1 to 4 axes, not {d}")).into());
+            return Err(reject("bounds", format!("a grid has 1 to 4 axes, not {d}")).into());
         }
         for (i, (lo, hi)) in bounds.iter().enumerate() {
             if !(lo < hi && (hi - lo).is_finite()) {
-                return Err(refuse("bounds", format!("column {i}: [{lo}, {hi}] is not an interval")).into());
+                return Err(reject("bounds", format!("column {i}: [{lo}, {hi}] is not an interval")).into());
             }
         }
         if grid.len() != 1 && grid.len() != d {
             let reason = format!("{} numbers of points were given for {d} axes", grid.len());
-            return Err(refuse("grid", reason).into());
+            return Err(reject("grid", reason).into());
         }
         let points: Vec<usize> = (0..d).map(|k| grid[k.min(grid.len() - 1)]).collect();
         let sums = guarded(|| Ok(Sums::new(Grid::covering(&vec![(-1.0, 1.0); d], &points)?)))?;
@@ -121,7 +121,7 @@ impl Stats {
         let (mut ours, theirs) = (self.copy(py)?, other.copy(py)?);
         if ours.bounds != theirs.bounds {
             let reason = format!("{:?} in one and {:?} in the other", ours.bounds, theirs.bounds);
-            return Err(refuse("bounds", reason).into());
+            return Err(reject("bounds", reason).into());
         }
         detached(py, move || {
             ours.sums.merge_within(&theirs.sums, ours.limit)?;
@@ -163,7 +163,7 @@ impl Stats {
     ) -> PyResult<Self> {
         let sums: Sums = detached(py, || Ok(persist::from_bytes(bytes)?))?;
         if sums.lattice().dim() != bounds.len() {
-            return Err(refuse("bounds", "as many as the grid has axes are needed").into());
+            return Err(reject("bounds", "as many as the grid has axes are needed").into());
         }
         Ok(Self::of(bounds, sums, max_grid_points))
     }

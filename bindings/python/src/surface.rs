@@ -5,7 +5,7 @@ use numpy::{PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray2, PyRe
 use pyo3::prelude::*;
 use wiski::model::{JointRows, RowSurface};
 
-use crate::errors::{Failure, detached, offset, refuse};
+use crate::errors::{Failure, detached, offset, reject};
 
 /// An immutable posterior for joint predictions with gradients.
 #[pyclass(frozen, module = "wiski._core")]
@@ -24,7 +24,7 @@ impl Surface {
 fn batch(x: &PyReadonlyArray3<'_, f64>, width: usize) -> Result<Array3<f64>, Failure> {
     let x = x.as_array();
     if x.shape()[2] != width {
-        return Err(refuse("X", format!("a point has {width} coordinates, not {}", x.shape()[2])));
+        return Err(reject("X", format!("a point has {width} coordinates, not {}", x.shape()[2])));
     }
     Ok(x.as_standard_layout().into_owned())
 }
@@ -58,7 +58,7 @@ impl Surface {
     }
 
     /// The derivative in the points of a function whose derivatives in means and covariances are given.
-    fn pull_back<'py>(
+    fn vjp<'py>(
         &self,
         py: Python<'py>,
         x: PyReadonlyArray3<'py, f64>,
@@ -71,7 +71,7 @@ impl Surface {
         let by_covariance = by_covariance.as_array().as_standard_layout().into_owned();
         if by_mean.shape() != [b, q] || by_covariance.shape() != [b, q, q] {
             return Err(
-                refuse("derivatives", format!("{b} sets of {q} means and {q}×{q} covariances")).into()
+                reject("derivatives", format!("{b} sets of {q} means and {q}×{q} covariances")).into()
             );
         }
         let gradient = detached(py, || {
@@ -84,7 +84,7 @@ impl Surface {
                 let by_mean = &by_mean[i * q..(i + 1) * q];
                 let by_covariance = &by_covariance[i * q * q..(i + 1) * q * q];
                 let own = &mut gradient[i * q * d..(i + 1) * q * d];
-                let done = self.surface.pull_back(set, &joint, by_mean, by_covariance, own);
+                let done = self.surface.vjp(set, &joint, by_mean, by_covariance, own);
                 done.map_err(|error| offset(error, i * q))?;
             }
             Ok(gradient)

@@ -41,7 +41,7 @@ def test_numbers_that_are_none(waves, bad, words):
     targets[7] = bad
     with pytest.raises(wiski.WiskiError, match=f"y is {words} in row 7"):
         model.partial_fit(X[:10], targets)
-    # Nothing of a refused batch was learned.
+    # Nothing of a rejected batch was learned.
     assert model.n_seen_ == 400
     np.testing.assert_array_equal(model.predict(X), before)
 

@@ -89,7 +89,7 @@ def test_spaces_that_are_none(arguments, words):
         Optimizer(*arguments)
 
 
-def test_refusals():
+def test_rejections():
     with pytest.raises(wiski.WiskiError, match="strategy: 'luck'"):
         Optimizer(SPACE, strategy="luck")
     with pytest.raises(wiski.WiskiError, match="kernel"):
@@ -104,7 +104,7 @@ def test_refusals():
         search.tell([[0.1, 0.1], [0.2, 0.2]], [1.0])
     with pytest.raises(wiski.WiskiError, match="at least one point"):
         search.ask(0)
-    # A row that is refused takes the whole call with it.
+    # A row that is rejected takes the whole call with it.
     with pytest.raises(wiski.WiskiError):
         search.tell([[0.1, 0.1], [2.0, 0.2]], [1.0, 1.0])
     assert len(search.trials[1]) == 0

@@ -47,7 +47,7 @@ def test_map(waves):
     assert 0 <= ax.collections[0].get_array().min() <= ax.collections[0].get_array().max() <= 1
 
 
-def test_refusals(waves):
+def test_rejections(waves):
     X, y = waves
     model = OnlineGPRegressor().fit(X, y)
     with pytest.raises(wiski.WiskiError, match="2 columns"):

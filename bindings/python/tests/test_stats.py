@@ -60,7 +60,7 @@ def test_forget_decay_and_noise(waves):
     assert Stats([(0, 1)], 8).update([[3.0]], [1.0]).grid[0] > 8
 
 
-def test_refusals(waves):
+def test_rejections(waves):
     X, y = waves
     with pytest.raises(wiski.WiskiError, match="bounds"):
         Stats(BOX).update(X, y) + Stats([(0, 1), (0, 1)])

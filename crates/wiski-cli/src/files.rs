@@ -48,7 +48,7 @@ impl Inputs {
             .fold(self, |inputs, name| inputs.and("a file of the journal", folder.join(name)))
     }
 
-    /// Refuses an output that is one of the inputs, by whatever path or link.
+    /// Rejects an output that is one of the inputs, by whatever path or link.
     pub(crate) fn keep(&self, option: &str, output: impl AsRef<Path>) -> Result<()> {
         let output = output.as_ref();
         if output == Path::new("-") {

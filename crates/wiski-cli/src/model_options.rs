@@ -292,7 +292,7 @@ impl ModelOptions {
         Ok(schedule)
     }
 
-    /// Refuses a half-life in hours, say, of times whose unit is not known. Only then the file is asked: from a pipe, that
+    /// Rejects a half-life in hours, say, of times whose unit is not known. Only then the file is asked: from a pipe, that
     /// waits for its first row.
     pub(crate) fn check_time_unit(
         &self,

@@ -38,7 +38,7 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// A specialised result.
+/// A specialized result.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Rows of CSV on their way out. Cells are added one by one; [`Output::end_row`] completes the row.

@@ -1,4 +1,4 @@
-//! Rows from a file to a model: bad ones are refused or skipped, and everything is named.
+//! Rows from a file to a model: bad ones are rejected or skipped, and everything is named.
 
 use std::path::Path;
 
@@ -65,7 +65,7 @@ impl BadRows {
     }
 
     /// An error, or nothing if bad rows are skipped.
-    pub(crate) fn refuse(&mut self, row: u64, message: String) -> Result<()> {
+    pub(crate) fn reject(&mut self, row: u64, message: String) -> Result<()> {
         if self.policy == OnBadRow::Stop {
             return Err(Stopped { row, message }.into());
         }
@@ -88,7 +88,7 @@ pub(crate) fn next(rows: &mut Rows, row: &mut Row, bad: &mut BadRows) -> Result<
     loop {
         match rows.next(row) {
             Ok(more) => return Ok(more),
-            Err(input::Error::BadRow(error)) => bad.refuse(error.row, error.to_string())?,
+            Err(input::Error::BadRow(error)) => bad.reject(error.row, error.to_string())?,
             Err(error) => return Err(error.into()),
         }
     }
@@ -153,8 +153,8 @@ pub(crate) fn as_model_row(row: &Row) -> persist::Row<'_> {
     persist::Row { x: &row.inputs, target, variance: row.noise, time: row.time }
 }
 
-/// The message for a row that the model refused.
-pub(crate) fn refusal(
+/// The message for a row that the model rejected.
+pub(crate) fn rejection(
     error: &wiski::Error,
     file: &str,
     row: &Row,

@@ -21,12 +21,12 @@ enum Promise {
     Learned(f64),
     /// The bad rows are left out and counted; the others are learned so well.
     Skipped(u64, f64),
-    /// Refused with this text in the message; what was learned before is in the model file.
+    /// Rejected with this text in the message; what was learned before is in the model file.
     Kept(&'static str),
-    /// Refused with this text in the message, and there is no model file.
-    Refused(&'static str),
+    /// Rejected with this text in the message, and there is no model file.
+    Rejected(&'static str),
 }
-use Promise::{Kept, Learned, Refused, Skipped};
+use Promise::{Kept, Learned, Rejected, Skipped};
 
 struct Case {
     name: &'static str,
@@ -77,15 +77,15 @@ const CASES: &[Case] = &[
         name: "malformed/first-row",
         options: "",
         rows: || "a,b,y\n1,2\n".into(),
-        promise: Refused("row 1"),
+        promise: Rejected("row 1"),
     },
     Case {
         name: "malformed/binary",
         options: "",
         rows: || "\u{0}\u{1}\u{2}".repeat(99),
-        promise: Refused("no column"),
+        promise: Rejected("no column"),
     },
-    Case { name: "malformed/empty", options: "", rows: String::new, promise: Refused("is empty") },
+    Case { name: "malformed/empty", options: "", rows: String::new, promise: Rejected("is empty") },
     Case {
         name: "malformed/quote",
         options: "",
@@ -150,7 +150,7 @@ const CASES: &[Case] = &[
         name: "unfit/classes",
         options: "--classify",
         rows: || table(300, 1),
-        promise: Refused("different labels"),
+        promise: Rejected("different labels"),
     },
     Case {
         name: "unfit/a-projection-of-three-classes",
@@ -160,7 +160,7 @@ const CASES: &[Case] = &[
                 format!("{},{}", &own[..own.rfind(',').unwrap_or(0)], ["x", "y", "z"][i % 3])
             })
         },
-        promise: Refused("two classes"),
+        promise: Rejected("two classes"),
     },
     // Rising (a clock as an input), far (one input beyond everything), wide (hundreds of columns) and glitching (one
     // target of −9999) rows are met in the library's model layer. Their cases belong here:
@@ -204,12 +204,12 @@ fn run(case: &Case) {
             assert_eq!(summary()["skipped"], count, "{context}");
             assert!(rmse() < limit, "{context}");
         }
-        Kept(message) | Refused(message) => {
+        Kept(message) | Rejected(message) => {
             assert_eq!(code, Some(2), "{context}");
             assert!(err.contains(message) && err.trim_end().lines().count() == 1, "{context}");
         }
     }
-    assert_eq!(folder.path("m.wiski").exists(), !matches!(case.promise, Refused(_)), "{context}");
+    assert_eq!(folder.path("m.wiski").exists(), !matches!(case.promise, Rejected(_)), "{context}");
     if folder.path("m.wiski").exists() {
         folder.write("new.csv", "a,b,y\n1,0.5,0\n3,0.1,0\n");
         let predicted = folder.ok("predict m.wiski new.csv");

@@ -57,29 +57,29 @@ fn texts_and_dates_are_inputs_and_the_model_remembers_them() {
     // South and a Saturday against north and a Monday.
     assert!((means[0] - means[1] - 5.0).abs() < 0.6, "{means:?}");
     folder.write("bad.csv", "shop,when,open,\"price, net\"\nwest,2024-02-03,true,0.5\n");
-    folder.refused(
+    folder.rejected(
         "predict m.wiski bad.csv",
         "column 'shop': 'west' is not one of the levels east, north, south",
     );
     folder.write("bad.csv", "shop,when,open,\"price, net\"\neast,17,true,0.5\n");
-    folder.refused("predict m.wiski bad.csv", "column 'when': '17' is not a date");
+    folder.rejected("predict m.wiski bad.csv", "column 'when': '17' is not a date");
     // The same levels, declared; from a pipe they must be.
     let text = folder.read("sales.csv");
     let piped = "--target y --calendar when=hour+weekday --model p.wiski --quiet";
     let done = folder.run_with_input(&format!("stream - {piped} --categorical shop"), text.as_bytes());
-    done.is_refusal(piped, "cannot be looked up in a pipe");
+    done.is_rejection(piped, "cannot be looked up in a pipe");
     folder.ok("stream sales.csv --target y --categorical shop --calendar when=hour+weekday --model f.wiski");
     let arguments = format!("stream - {piped} --categorical shop=east|north|south");
     let done = folder.run_with_input(&arguments, text.as_bytes());
     assert_eq!(done.code, Some(0), "{}", done.err);
     assert!(fs::read(folder.path("p.wiski")).unwrap() == fs::read(folder.path("f.wiski")).unwrap());
     folder.ok("update m.wiski sales.csv");
-    folder.refused(
+    folder.rejected(
         "stream sales.csv --target y --calendar when=moon",
         "'moon' is not one of days, hour, weekday, yearday",
     );
-    folder.refused("stream sales.csv --target y --categorical nothing", "no column 'nothing'");
-    folder.refused("stream sales.csv --target y --categorical shop --calendar shop=hour", "only be one of");
+    folder.rejected("stream sales.csv --target y --categorical nothing", "no column 'nothing'");
+    folder.rejected("stream sales.csv --target y --categorical shop --calendar shop=hour", "only be one of");
 }
 
 #[test]
@@ -96,8 +96,10 @@ fn pictures_of_levels_and_circles_show_their_own_range() {
     let svg = folder.read("hour.svg");
     assert!(svg.contains(">20<") && !svg.contains(">−2<"), "{svg:.2000}");
     folder.ok("plot m.wiski -o map.svg --axes when.hour,shop");
-    folder
-        .refused("plot m.wiski -o no.svg --axes when.hour --at shop=west", "'west' is not one of the levels");
+    folder.rejected(
+        "plot m.wiski -o no.svg --axes when.hour --at shop=west",
+        "'west' is not one of the levels",
+    );
     // The same with numbers for levels and a declared period.
     let rows: Vec<String> = (0..400)
         .map(|i| format!("{},{},{}", i % 24, i % 7, f64::from(i % 7) + (f64::from(i % 24) / 4.0).sin()))
@@ -126,7 +128,7 @@ fn a_column_may_have_several_periods() {
     assert_eq!(folder.json("info m.wiski --json")["inputs"], json!(["hours", "hours%168"]));
     let one = folder.json("stream h.csv --target y --periodic hours=24 --json --holdout 0.2");
     assert!(one["holdout"]["rmse"].as_f64().unwrap() > 0.5);
-    folder.refused("stream h.csv --target y --periodic hours=24,hours=24,hours=24", "two inputs called");
+    folder.rejected("stream h.csv --target y --periodic hours=24,hours=24,hours=24", "two inputs called");
 }
 
 #[test]
@@ -134,8 +136,8 @@ fn times_say_what_they_mean() {
     let folder = Folder::new();
     let rows: Vec<String> = (0..300).map(|i| format!("{i},{}", (f64::from(i) / 20.0).sin())).collect();
     folder.write("t.csv", format!("hours,y\n{}", rows.join("\n")));
-    folder.refused("stream t.csv --target y --time-col hours", "--inputs hours makes it an input too");
-    folder.refused(
+    folder.rejected("stream t.csv --target y --time-col hours", "--inputs hours makes it an input too");
+    folder.rejected(
         "stream t.csv --target y --time-col hours --inputs hours --half-life 48h",
         "holds plain numbers",
     );
@@ -193,7 +195,7 @@ fn predictions_know_the_noise_of_their_rows() {
     assert_eq!(column(&done.out, "std"), column(&latent, "std"));
     // Noise that is nothing beside the targets.
     folder.write("tiny.csv", format!("{}0.5,0.1,1e-300\n", folder.read("data.csv")));
-    folder.refused(
+    folder.rejected(
         "stream tiny.csv --target y --noise-col v",
         "a variance of 1e-300 is too small beside the targets",
     );
@@ -264,5 +266,5 @@ fn a_model_can_be_refitted_without_rows() {
     folder.ok("refit fitted.wiski");
     folder.write("few.csv", common::table(10, 1));
     folder.ok("stream few.csv --target y --model few.wiski");
-    folder.refused("refit few.wiski", "still collecting");
+    folder.rejected("refit few.wiski", "still collecting");
 }

@@ -141,7 +141,7 @@ fn known_noise_and_times_are_read() {
     let weight = info["n"].as_f64().unwrap();
     // 200 hours with a half-life of 48: Σ 2^(−k/48).
     assert!((weight - 65.5).abs() < 3.0, "{weight}");
-    folder.refused("stream data.csv --target y --half-life 2d", "--time-col is needed");
+    folder.rejected("stream data.csv --target y --half-life 2d", "--time-col is needed");
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn update_learns_and_forget_unlearns_exactly() {
     for name in ["mean", "std"] {
         assert_close(&column(&after, name), &column(&before, name), 1e-9);
     }
-    // A row that was never learned is refused, and the file stays as it was.
+    // A row that was never learned is rejected, and the file stays as it was.
     let bytes = std::fs::read(folder.path("m.wiski")).unwrap();
     folder
         .write("far.csv", "a,b,y\n0.1,-1.9,7\n0.1,-1.9,7\n0.1,-1.9,7\n0.1,-1.9,7\n0.1,-1.9,7\n0.1,-1.9,7\n");
@@ -283,7 +283,7 @@ fn update_learns_and_forget_unlearns_exactly() {
     assert!(done.code == Some(0) || std::fs::read(folder.path("m.wiski")).unwrap() == bytes);
     // Features that still learn cannot forget.
     folder.ok("stream data.csv --target y --model p.wiski --features project:1 --grid 16");
-    folder.refused("forget p.wiski new.csv", "freeze");
+    folder.rejected("forget p.wiski new.csv", "freeze");
 }
 
 #[test]
@@ -315,11 +315,11 @@ fn merged_parts_equal_the_whole() {
     folder.ok("update s3.wiski p3.csv");
     let text = folder.ok("merge base.wiski s2.wiski s3.wiski -o sum.wiski --freeze --refit");
     assert!(text.contains("900 rows"), "{text}");
-    // Models that do not fit are refused, and nothing is written.
+    // Models that do not fit are rejected, and nothing is written.
     folder.ok("stream all.csv --target y --model other.wiski");
-    folder.refused("merge all.wiski other.wiski -o no.wiski", "scale or project their inputs differently");
+    folder.rejected("merge all.wiski other.wiski -o no.wiski", "scale or project their inputs differently");
     folder.ok("stream all.csv --target b --model b.wiski");
-    folder.refused("merge all.wiski b.wiski -o no.wiski", "other columns");
+    folder.rejected("merge all.wiski b.wiski -o no.wiski", "other columns");
     assert!(!folder.path("no.wiski").exists());
 }
 
@@ -348,7 +348,7 @@ fn classes_are_streamed_and_predicted() {
     assert!(folder.read("p.csv").starts_with("row,label,predicted,probability,probability_of_label\n"));
     folder.ok("update m.wiski new.csv");
     folder.ok("forget m.wiski new.csv");
-    folder.refused("sample m.wiski", "not of classes");
+    folder.rejected("sample m.wiski", "not of classes");
     folder.ok("plot m.wiski -o map.svg");
 }
 
@@ -367,8 +367,8 @@ fn a_report_and_pictures_are_written() {
     folder.ok("plot m.wiski -o m.png");
     assert!(std::fs::read(folder.path("m.png")).unwrap().starts_with(b"\x89PNG"));
     folder.ok("plot m.wiski -o slice.svg --axes a --at b=1");
-    folder.refused("plot m.wiski -o m.gif", ".svg or a .png");
-    folder.refused("plot m.wiski -o m.svg --axes c", "no input 'c'");
+    folder.rejected("plot m.wiski -o m.gif", ".svg or a .png");
+    folder.rejected("plot m.wiski -o m.svg --axes c", "no input 'c'");
     // More inputs: the parts of a sum, or slices.
     folder.write("wide.csv", "p,q,r,y\n".to_string() + &wide(400));
     folder.ok("stream wide.csv --target y --model w.wiski --report out");

@@ -1,4 +1,4 @@
-//! Two processes, one file: the second waits or is refused, and no row is lost.
+//! Two processes, one file: the second waits or is rejected, and no row is lost.
 
 mod common;
 
@@ -62,7 +62,7 @@ fn trials_of_one_search_are_never_lost() {
         assert_eq!(folder.json("optimize best s.wiski --json")["trials"].as_u64(), Some(expected));
     }
     assert_eq!(expected, 2 * TRIES);
-    // Whole runs: one ends before the other begins, or is refused. Each makes the trials that are missing to its goal.
+    // Whole runs: one ends before the other begins, or is rejected. Each makes the trials that are missing to its goal.
     for i in 0..TRIES / 5 {
         let (short, long) = (4 + 2 * i, 5 + 2 * i);
         let run = |steps: u64| {
@@ -76,7 +76,7 @@ fn trials_of_one_search_are_never_lost() {
 }
 
 #[test]
-fn whoever_waits_too_long_is_refused_and_nothing_changes() {
+fn whoever_waits_too_long_is_rejected_and_nothing_changes() {
     let folder = Folder::new();
     folder.write("data.csv", table(100, 1));
     folder.ok("stream data.csv --target y --model m.wiski");
@@ -95,7 +95,7 @@ fn whoever_waits_too_long_is_refused_and_nothing_changes() {
         "refit m.wiski",
         "stream data.csv --target y -m m.wiski",
     ] {
-        folder.refused(&format!("{command} --wait 0.2"), "m.wiski: another process is changing this file");
+        folder.rejected(&format!("{command} --wait 0.2"), "m.wiski: another process is changing this file");
     }
     assert!(start.elapsed() < Duration::from_secs(20));
     assert!(std::fs::read(folder.path("m.wiski")).unwrap() == before);

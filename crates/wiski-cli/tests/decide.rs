@@ -18,7 +18,7 @@ awk -v lr="$1" -v d="$2" 'BEGIN { x = log(lr)/log(10) + 2; print "epoch 1 loss",
 "#;
 
 #[test]
-fn a_test_function_is_optimised_and_the_same_seed_repeats_it() {
+fn a_test_function_is_optimized_and_the_same_seed_repeats_it() {
     let folder = Folder::new();
     let arguments = "optimize --function branin --steps 40 --json --quiet --report out";
     let json = folder.json(arguments);
@@ -41,7 +41,7 @@ fn a_test_function_is_optimised_and_the_same_seed_repeats_it() {
     }
     let many = folder.json("optimize --function hartmann --dim 6 --steps 18 --json --quiet");
     assert_eq!(many["best"]["x"].as_object().unwrap().len(), 6);
-    folder.refused("optimize --function hartmann --dim 4", "three or six dimensions");
+    folder.rejected("optimize --function hartmann --dim 4", "three or six dimensions");
 }
 
 #[test]
@@ -57,12 +57,12 @@ fn a_run_goes_on_from_its_state() {
     let parts = run(20, "parts.wiski");
     assert_eq!(parts["best"], whole["best"]);
     assert!(fs::read(folder.path("parts.wiski")).unwrap() == fs::read(folder.path("whole.wiski")).unwrap());
-    folder.refused("optimize --function levy --dim 3 --state whole.wiski", "another space");
+    folder.rejected("optimize --function levy --dim 3 --state whole.wiski", "another space");
 }
 
 #[cfg(unix)]
 #[test]
-fn a_program_is_optimised_in_parallel_and_failures_are_survived() {
+fn a_program_is_optimized_in_parallel_and_failures_are_survived() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new();
     folder.write("space.toml", SPACE);
@@ -92,7 +92,7 @@ fn ask_and_tell() {
     let folder = Folder::new();
     folder.write("space.toml", SPACE);
     folder.ok("optimize new s.wiski --space space.toml --seed 2");
-    folder.refused("optimize new s.wiski --space space.toml", "there already");
+    folder.rejected("optimize new s.wiski --space space.toml", "there already");
     for _ in 0..16 {
         let out = folder.ok("optimize ask s.wiski -q 2");
         for line in out.lines() {
@@ -112,16 +112,16 @@ fn ask_and_tell() {
     let text = folder.ok("optimize best s.wiski");
     assert!(text.contains("best predicted"), "{text}");
     let before = fs::read(folder.path("s.wiski")).unwrap();
-    folder.refused("optimize tell s.wiski --at lr=0.1 --value 1", "'depth' is missing");
-    folder.refused("optimize tell s.wiski --at lr=5,depth=2 --value 1", "5 lies outside");
-    folder.refused("optimize tell s.wiski --at lr=0.1,depth=2 --value nan", "tell it as failed");
-    folder.refused("optimize tell s.wiski --at speed=5 --value 1", "no 'speed'");
+    folder.rejected("optimize tell s.wiski --at lr=0.1 --value 1", "'depth' is missing");
+    folder.rejected("optimize tell s.wiski --at lr=5,depth=2 --value 1", "5 lies outside");
+    folder.rejected("optimize tell s.wiski --at lr=0.1,depth=2 --value nan", "tell it as failed");
+    folder.rejected("optimize tell s.wiski --at speed=5 --value 1", "no 'speed'");
     assert!(fs::read(folder.path("s.wiski")).unwrap() == before);
-    folder.refused("info s.wiski", "of the kind optimizer, not model");
+    folder.rejected("info s.wiski", "of the kind optimizer, not model");
 }
 
 #[test]
-fn bad_spaces_and_options_are_refused() {
+fn bad_spaces_and_options_are_rejected() {
     let folder = Folder::new();
     for (content, message) in [
         ("[a]\nmin = 1\n", "missing field `max`"),
@@ -132,13 +132,13 @@ fn bad_spaces_and_options_are_refused() {
         ("", "one to 50 dimensions"),
     ] {
         folder.write("space.toml", content);
-        folder.refused("optimize new s.wiski --space space.toml", message);
+        folder.rejected("optimize new s.wiski --space space.toml", message);
     }
     folder.write("space.toml", SPACE);
-    folder.refused("optimize --space space.toml --command true", "{lr} does not occur");
-    folder.refused("optimize --function levi", "'levi' is not one of");
-    folder.refused("optimize --function branin --dim 3", "two dimensions");
-    folder.refused("optimize", "say what to optimize");
+    folder.rejected("optimize --space space.toml --command true", "{lr} does not occur");
+    folder.rejected("optimize --function levi", "'levi' is not one of");
+    folder.rejected("optimize --function branin --dim 3", "two dimensions");
+    folder.rejected("optimize", "say what to optimize");
     assert_eq!(folder.names(), ["space.toml"]);
 }
 
@@ -163,7 +163,7 @@ fn rows_are_chosen_where_the_model_knows_least() {
     folder.ok("explore m.wiski pool.csv -n 5 --reference left.csv -o chosen.csv");
     let near = column(&folder.read("chosen.csv"), "a");
     assert!(near.iter().all(|a| *a < 4.0), "{near:?}");
-    folder.refused("explore m.wiski pool.csv -n 300", "only 200 rows");
+    folder.rejected("explore m.wiski pool.csv -n 300", "only 200 rows");
 }
 
 #[cfg(unix)]
@@ -226,7 +226,7 @@ fn choices_are_searched_as_things_without_an_order() {
     let point: Value = serde_json::from_str(folder.ok("optimize ask s.wiski").trim()).unwrap();
     assert!(["adam", "sgd", "lbfgs", "none"].contains(&point["solver"].as_str().unwrap()));
     folder.ok("optimize tell s.wiski --at lr=0.01,solver=lbfgs,size=16 --value 1.5");
-    folder.refused(
+    folder.rejected(
         "optimize tell s.wiski --at lr=0.01,solver=rms,size=16 --value 1",
         "'rms' is not one of the choices",
     );
@@ -236,6 +236,6 @@ fn choices_are_searched_as_things_without_an_order() {
         ("choices = 3", "sequence"),
     ] {
         folder.write("bad.toml", format!("[s]\n{entry}\n"));
-        folder.refused("optimize new b.wiski --space bad.toml", message);
+        folder.rejected("optimize new b.wiski --space bad.toml", message);
     }
 }

@@ -100,7 +100,7 @@ fn fifty_kills_lose_no_acknowledged_row() {
 }
 
 #[test]
-fn a_journal_says_what_it_recovered_and_refuses_what_does_not_fit() {
+fn a_journal_says_what_it_recovered_and_rejects_what_does_not_fit() {
     let folder = Folder::new();
     let all = table(300, 7);
     folder.write("all.csv", &all);
@@ -132,7 +132,7 @@ fn a_journal_says_what_it_recovered_and_refuses_what_does_not_fit() {
     folder.ok("stream all.csv --target y --model whole.wiski");
     let (live, whole) = (fs::read(folder.path("live/model.wiski")), fs::read(folder.path("whole.wiski")));
     assert!(live.unwrap() == whole.unwrap());
-    folder.refused("stream other.csv --target z --journal live", "other columns");
+    folder.rejected("stream other.csv --target z --journal live", "other columns");
     // Damage in the middle is an error, not a shorter stream.
     let mut child = folder
         .command("stream - --target y --journal live --emit --sync off")
@@ -151,7 +151,7 @@ fn a_journal_says_what_it_recovered_and_refuses_what_does_not_fit() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&log, &bytes).unwrap();
-    folder.refused("stream two.csv --target y --journal live", "journal.log: damaged at byte");
+    folder.rejected("stream two.csv --target y --journal live", "journal.log: damaged at byte");
 }
 
 #[test]
@@ -198,13 +198,13 @@ fn continuing_skips_what_was_learned_and_nothing_else() {
         .join("\n");
     folder.write("bad.csv", bad);
     let options = "--target y --bounds 0:6,-2:2 --off-grid error --journal fixed --continue";
-    folder.refused(
+    folder.rejected(
         &format!("stream bad.csv {options}"),
         "row 200 (line 201), column 'a': 999 lies off the grid, which covers 0 to 6",
     );
     folder.ok(&format!("stream all.csv {options}"));
     assert_eq!(folder.json("info fixed/model.wiski --json")["n"], 400.0);
-    folder.refused("stream all.csv --target y --classify --journal fixed", "predicts numbers, not classes");
+    folder.rejected("stream all.csv --target y --classify --journal fixed", "predicts numbers, not classes");
 }
 
 #[cfg(unix)]

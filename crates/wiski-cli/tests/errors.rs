@@ -31,7 +31,7 @@ fn malformed_rows_are_named() {
         let arguments =
             format!("stream {file} --target y --inputs a,b --model m.wiski --predictions p.csv --quiet");
         let done = folder.run(&arguments);
-        done.is_refusal(&arguments, message);
+        done.is_rejection(&arguments, message);
         assert!(done.err.contains(&file), "{}", done.err);
         // What was learned before the bad row is kept, and the message says how to go on.
         let learned = message.contains("row 61") || ["nan", "inf"].contains(&name);
@@ -68,7 +68,7 @@ fn bad_rows_can_be_skipped_and_are_counted() {
     // The same when rows are read before they are learned.
     let done = folder.run("stream bad.csv --target y --on-bad-row skip --shuffle 1 --json");
     assert!(done.err.contains("3 bad rows"), "{}", done.err);
-    folder.refused("stream bad.csv --target y --shuffle 1", "row 50");
+    folder.rejected("stream bad.csv --target y --shuffle 1", "row 50");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn odd_but_legal_files_are_read() {
 }
 
 #[test]
-fn columns_and_options_that_make_no_sense_are_refused() {
+fn columns_and_options_that_make_no_sense_are_rejected() {
     let folder = Folder::new();
     folder.write("data.csv", table(100, 1));
     for (arguments, message) in [
@@ -121,7 +121,7 @@ fn columns_and_options_that_make_no_sense_are_refused() {
         ("stream data.csv --target y --off-grid error --bounds 0:1,-2:2 --pretrain 5", "column 'a'"),
         ("stream data.csv --target y --max-grid 20", "grid"),
     ] {
-        folder.refused(arguments, message);
+        folder.rejected(arguments, message);
     }
     assert_eq!(folder.names(), ["data.csv"]);
 }
@@ -130,7 +130,7 @@ fn columns_and_options_that_make_no_sense_are_refused() {
 fn targets_and_times_that_make_no_sense_name_their_column() {
     let folder = Folder::new();
     folder.write("data.csv", table(400, 1));
-    folder.refused(
+    folder.rejected(
         "stream data.csv --target y --classify",
         "different labels; a number is predicted by regression",
     );
@@ -144,14 +144,14 @@ fn targets_and_times_that_make_no_sense_name_their_column() {
         })
         .collect();
     folder.write("times.csv", rows);
-    folder.refused(
+    folder.rejected(
         "stream times.csv --target y --time-col when --half-life 30",
         "row 50 (line 51), column 'when': times must not decrease, but 3 follows 49",
     );
 }
 
 #[test]
-fn damaged_models_are_refused_by_every_command() {
+fn damaged_models_are_rejected_by_every_command() {
     let folder = Folder::new();
     folder.write("data.csv", table(100, 1));
     folder.ok("stream data.csv --target y --model m.wiski");
@@ -180,7 +180,7 @@ fn damaged_models_are_refused_by_every_command() {
             "sample m.wiski",
             "stream data.csv --target y --model m.wiski --resume",
         ] {
-            folder.refused(command, message);
+            folder.rejected(command, message);
             assert!(fs::read(folder.path("m.wiski")).unwrap() == bytes, "{command}");
         }
     }
@@ -188,27 +188,28 @@ fn damaged_models_are_refused_by_every_command() {
 }
 
 #[test]
-fn a_refused_row_changes_no_file() {
+fn a_rejected_row_changes_no_file() {
     let folder = Folder::new();
     folder.write("data.csv", table(100, 1));
     folder.ok("stream data.csv --target y --model m.wiski");
     let before = fs::read(folder.path("m.wiski")).unwrap();
     folder.write("bad.csv", table(30, 2) + "oops,1,2\n");
-    folder.refused("update m.wiski bad.csv", "bad.csv: row 31 (line 32), column 'a': 'oops' is not a number");
+    folder
+        .rejected("update m.wiski bad.csv", "bad.csv: row 31 (line 32), column 'a': 'oops' is not a number");
     assert!(fs::read(folder.path("m.wiski")).unwrap() == before);
     folder.write("p.csv", "precious");
-    folder.refused("predict m.wiski bad.csv -o p.csv", "row 31");
+    folder.rejected("predict m.wiski bad.csv -o p.csv", "row 31");
     assert_eq!(folder.read("p.csv"), "precious");
     // The model is not replaced by its own predictions, by whatever name.
     for command in ["predict m.wiski data.csv -o ./m.wiski", "explore m.wiski data.csv -o m.wiski"] {
-        folder.refused(command, "m.wiski is the model");
+        folder.rejected(command, "m.wiski is the model");
         assert!(fs::read(folder.path("m.wiski")).unwrap() == before);
     }
     // What was learned before the bad row is kept when bad rows are skipped.
     folder.ok("update m.wiski bad.csv --on-bad-row skip");
     assert_eq!(folder.json("info m.wiski --json")["n"], 130.0);
     // A folder that does not exist, a place that cannot be written.
-    folder.refused("stream data.csv --target y --model no/where/m.wiski", "no/where/m.wiski");
+    folder.rejected("stream data.csv --target y --model no/where/m.wiski", "no/where/m.wiski");
     let means = column(&folder.ok("predict m.wiski data.csv"), "mean");
     assert_eq!(means.len(), 100);
 }
@@ -219,7 +220,7 @@ fn a_full_disk_is_an_error_that_names_the_file() {
     let folder = Folder::new();
     folder.write("data.csv", table(100, 1));
     folder.ok("stream data.csv --target y --model m.wiski");
-    folder.refused("predict m.wiski data.csv -o /dev/full", "/dev/full");
+    folder.rejected("predict m.wiski data.csv -o /dev/full", "/dev/full");
 }
 
 #[test]
@@ -237,7 +238,7 @@ fn places_and_sizes_are_checked_before_the_work() {
         ("stream data.csv --target y --periodic hour=24", "'hour' is not one of the inputs a, b"),
         ("stream data.csv --target y --features additive --kernel rbf", "--kernel"),
     ] {
-        folder.refused(arguments, message);
+        folder.rejected(arguments, message);
     }
     assert_eq!(folder.names(), ["data.csv", "file", "semicolons.csv"]);
     assert_eq!(folder.read("data.csv"), table(100, 1));

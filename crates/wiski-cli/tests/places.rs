@@ -49,7 +49,7 @@ fn inputs_stay_as_they_are() {
             "sample m.wiski --at data.csv -o CSV",
             "optimize --function branin --steps 3 --quiet --state CSV",
         ] {
-            folder.refused(&command.replace("CSV", csv), csv);
+            folder.rejected(&command.replace("CSV", csv), csv);
             assert!(content() == before, "{command}, {csv}");
         }
     }
@@ -63,19 +63,19 @@ fn inputs_stay_as_they_are() {
             "stream data.csv --target y -m m.wiski --predictions MODEL",
             "stream data.csv --target y --predictions MODEL",
         ] {
-            folder.refused(&command.replace("MODEL", wiski), wiski);
+            folder.rejected(&command.replace("MODEL", wiski), wiski);
             assert!(content() == before, "{command}, {wiski}");
         }
     }
     for toml in &space {
         let command = format!("optimize new {toml} --space space.toml");
-        folder.refused(&command, toml);
+        folder.rejected(&command, toml);
         assert!(content() == before);
     }
     for place in ["state/model.wiski", "state/journal.log", "sub/../state/lock"] {
         for option in ["--model", "--predictions"] {
             let command = format!("stream data.csv --target y --journal state {option} {place}");
-            folder.refused(&command, "a file of the journal");
+            folder.rejected(&command, "a file of the journal");
             assert!(content() == before, "{command}");
         }
     }

@@ -7,14 +7,14 @@ mod common;
 use common::Folder;
 
 #[test]
-fn experiments_are_listed_and_bad_names_and_folders_refused() {
+fn experiments_are_listed_and_bad_names_and_folders_rejected() {
     let folder = Folder::new();
     let text = folder.ok("reproduce --list");
-    for name in ["fx", "timing", "regression", "classification", "optimisation", "active", "ablation"] {
+    for name in ["fx", "timing", "regression", "classification", "optimization", "active", "ablation"] {
         assert!(text.lines().any(|line| line.starts_with(name)), "{text}");
     }
-    folder.refused("reproduce fx --data nowhere", "no data folder at nowhere");
-    folder.refused("reproduce nothing --data .", "there is no experiment \"nothing\"");
+    folder.rejected("reproduce fx --data nowhere", "no data folder at nowhere");
+    folder.rejected("reproduce nothing --data .", "there is no experiment \"nothing\"");
 }
 
 /// The quickest experiment on the real series: tables, figures, and a second run that only reads.

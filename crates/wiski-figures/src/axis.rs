@@ -6,7 +6,7 @@
 /// Below this share of its magnitude, a range is rounding error and the values count as constant.
 const CONSTANT: f64 = 1e-7;
 
-/// Decades below which a logarithmic axis would hold one labelled tick or none.
+/// Decades below which a logarithmic axis would hold one labeled tick or none.
 const FEW_DECADES: f64 = 1.3;
 
 #[derive(Debug, Clone)]

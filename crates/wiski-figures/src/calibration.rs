@@ -6,7 +6,7 @@ use super::drawing::{Drawing, Sheet, band_key, dash_key, line_key};
 use super::panel::Panel;
 use super::style::{BLUE, GREY, WIDE_BAND};
 
-/// The colour of bars: light enough for a line upon it.
+/// The color of bars: light enough for a line upon it.
 const BAR: &str = "#9ecae1";
 
 /// Calibration of a regression.

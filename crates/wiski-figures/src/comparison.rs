@@ -6,7 +6,7 @@ use super::drawing::{Drawing, Sheet, band_key, dash_key, dot_key, line_key, or_e
 use super::panel::Panel;
 use super::style::{BLUE, CYCLE, GREY, INK, ORANGE, WIDE_BAND};
 
-/// Panels of lines, one line for each method, in the same colours everywhere.
+/// Panels of lines, one line for each method, in the same colors everywhere.
 #[derive(Debug, Clone, Default)]
 pub struct Comparison {
     /// The heading; may be empty.
@@ -59,7 +59,7 @@ impl Figure for Comparison {
     }
 
     fn reading(&self) -> &'static str {
-        "Each colour is one method: the line is the mean over trials and the band two standard deviations. A line \
+        "Each color is one method: the line is the mean over trials and the band two standard deviations. A line \
          that ends early belongs to a method that was stopped there."
     }
 
@@ -70,7 +70,7 @@ impl Figure for Comparison {
                 names.push(&line.name);
             }
         }
-        let colour = |name: &str| CYCLE[names.iter().position(|n| *n == name).unwrap_or(0) % CYCLE.len()];
+        let color = |name: &str| CYCLE[names.iter().position(|n| *n == name).unwrap_or(0) % CYCLE.len()];
         let panels = self.panels.iter().map(|p| {
             let x = p.lines.iter().flat_map(|l| &l.x).copied();
             let y = p.lines.iter().flat_map(|l| &l.y).copied().chain(p.levels.iter().map(|l| l.1));
@@ -78,18 +78,18 @@ impl Figure for Comparison {
             let y = if p.log_y { Axis::log(&p.y_label, y) } else { Axis::robust(&p.y_label, y) };
             let mut panel = Panel::new(&p.title, x, y);
             for line in &p.lines {
-                panel.band(&line.x, &line.lower, &line.upper, colour(&line.name), WIDE_BAND);
+                panel.band(&line.x, &line.lower, &line.upper, color(&line.name), WIDE_BAND);
             }
             for (_, level) in &p.levels {
                 panel.rule(*level);
             }
             for line in &p.lines {
-                panel.line(&line.x, &line.y, colour(&line.name), 2.0);
+                panel.line(&line.x, &line.y, color(&line.name), 2.0);
             }
             panel
         });
         let panels = or_empty(panels.collect(), "no lines");
-        let mut legend: Vec<_> = names.iter().map(|name| line_key(name, colour(name))).collect();
+        let mut legend: Vec<_> = names.iter().map(|name| line_key(name, color(name))).collect();
         let mut levels: Vec<&str> =
             self.panels.iter().flat_map(|p| &p.levels).map(|l| l.0.as_str()).collect();
         levels.dedup();

@@ -82,23 +82,23 @@ pub(super) fn or_empty(panels: Vec<Panel>, missing: &str) -> Vec<Panel> {
 }
 
 /// A legend entry for a line.
-pub(super) fn line_key(label: &str, colour: &str) -> LegendEntry {
-    key(label, colour.into(), LegendShape::Line)
+pub(super) fn line_key(label: &str, color: &str) -> LegendEntry {
+    key(label, color.into(), LegendShape::Line)
 }
 
 /// A legend entry for a dashed line.
-pub(super) fn dash_key(label: &str, colour: &str) -> LegendEntry {
-    LegendEntry { dasharray: Some("5 4".into()), ..line_key(label, colour) }
+pub(super) fn dash_key(label: &str, color: &str) -> LegendEntry {
+    LegendEntry { dasharray: Some("5 4".into()), ..line_key(label, color) }
 }
 
 /// A legend entry for a band.
-pub(super) fn band_key(label: &str, colour: &str, opacity: f64) -> LegendEntry {
-    key(label, style::on_white(colour, opacity), LegendShape::Rect)
+pub(super) fn band_key(label: &str, color: &str, opacity: f64) -> LegendEntry {
+    key(label, style::on_white(color, opacity), LegendShape::Rect)
 }
 
 /// A legend entry for dots.
-pub(super) fn dot_key(label: &str, colour: &str) -> LegendEntry {
-    key(label, colour.into(), LegendShape::Circle)
+pub(super) fn dot_key(label: &str, color: &str) -> LegendEntry {
+    key(label, color.into(), LegendShape::Circle)
 }
 
 fn key(label: &str, color: String, shape: LegendShape) -> LegendEntry {

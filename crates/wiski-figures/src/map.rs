@@ -1,4 +1,4 @@
-//! Functions of two variables as coloured maps, side by side.
+//! Functions of two variables as colored maps, side by side.
 
 use super::axis::Axis;
 use super::drawing::{Drawing, Sheet, dot_key, or_empty};
@@ -14,7 +14,7 @@ pub struct Map {
     pub x_label: String,
     /// What runs along the vertical axis.
     pub y_label: String,
-    /// Centres of the cells, evenly spaced.
+    /// Centers of the cells, evenly spaced.
     pub x: Vec<f64>,
     /// Places along the vertical axis.
     pub y: Vec<f64>,
@@ -26,12 +26,12 @@ pub struct Map {
     pub data_y: Vec<f64>,
 }
 
-/// One map. Fields of the same quantity share a colour scale.
+/// One map. Fields of the same quantity share a color scale.
 #[derive(Debug, Clone, Default)]
 pub struct Field {
     /// May be empty, as where the quantity says it all.
     pub title: String,
-    /// What the colours show, with its unit.
+    /// What the colors show, with its unit.
     pub quantity: String,
     /// One value a cell; x varies fastest.
     pub values: Vec<f64>,
@@ -47,7 +47,7 @@ impl Figure for Map {
     }
 
     fn reading(&self) -> &'static str {
-        "Bright means high; maps of the same quantity share one colour scale. Trust the mean where the standard \
+        "Bright means high; maps of the same quantity share one color scale. Trust the mean where the standard \
          deviation is small, which is where data (dots) were seen."
     }
 
@@ -59,9 +59,9 @@ impl Figure for Map {
                 Axis::exact(&self.y_label, edges(&self.y)),
             );
             let same = self.fields.iter().filter(|other| other.quantity == field.quantity);
-            let colours = Axis::exact(&field.quantity, same.flat_map(|f| &f.values).copied());
+            let colors = Axis::exact(&field.quantity, same.flat_map(|f| &f.values).copied());
             if field.values.len() == self.x.len() * self.y.len() {
-                panel.cells(self.x.len(), &field.values, colours);
+                panel.cells(self.x.len(), &field.values, colors);
                 panel.dots(&self.data_x, &self.data_y, "#ffffff", 2.4, 0.5);
                 panel.dots(&self.data_x, &self.data_y, style::INK, 1.4, 0.8);
             }
@@ -74,11 +74,11 @@ impl Figure for Map {
     }
 }
 
-/// The outer edges of cells with these centres.
-fn edges(centres: &[f64]) -> [f64; 2] {
-    let (Some(&first), Some(&last)) = (centres.first(), centres.last()) else { return [0.0, 1.0] };
+/// The outer edges of cells with these centers.
+fn edges(centers: &[f64]) -> [f64; 2] {
+    let (Some(&first), Some(&last)) = (centers.first(), centers.last()) else { return [0.0, 1.0] };
     // Divided first, so that the width of the widest range does not overflow.
-    let count = 2.0 * (centres.len().max(2) - 1) as f64;
+    let count = 2.0 * (centers.len().max(2) - 1) as f64;
     let half = last / count - first / count;
     [first - half, last + half]
 }

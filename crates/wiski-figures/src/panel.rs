@@ -22,42 +22,42 @@ pub(super) struct Panel {
     y: Axis,
     plots: Vec<Plot>,
     rules: Vec<ReferenceLine>,
-    colours: Option<Axis>,
+    colors: Option<Axis>,
 }
 
 impl Panel {
     pub(super) fn new(title: &str, x: Axis, y: Axis) -> Self {
-        Self { title: title.into(), x, y, plots: Vec::new(), rules: Vec::new(), colours: None }
+        Self { title: title.into(), x, y, plots: Vec::new(), rules: Vec::new(), colors: None }
     }
 
     /// A line through the points; a single point becomes a dot.
-    pub(super) fn line(&mut self, x: &[f64], y: &[f64], colour: &str, width: f64) {
+    pub(super) fn line(&mut self, x: &[f64], y: &[f64], color: &str, width: f64) {
         let points = self.placed(x, y);
         match points.len() {
             0 => {}
-            1 => self.push_dots(points, colour, 3.0, 1.0),
-            _ => self.plots.push(line(points, colour, width).into()),
+            1 => self.push_dots(points, color, 3.0, 1.0),
+            _ => self.plots.push(line(points, color, width).into()),
         }
     }
 
     /// A dashed line through the points.
-    pub(super) fn dashes(&mut self, x: &[f64], y: &[f64], colour: &str) {
+    pub(super) fn dashes(&mut self, x: &[f64], y: &[f64], color: &str) {
         let points = self.placed(x, y);
         if points.len() > 1 {
-            self.plots.push(line(points, colour, 1.2).with_dashed().into());
+            self.plots.push(line(points, color, 1.2).with_dashed().into());
         }
     }
 
     /// A line that keeps its value until the next point.
-    pub(super) fn steps(&mut self, x: &[f64], y: &[f64], colour: &str) {
+    pub(super) fn steps(&mut self, x: &[f64], y: &[f64], color: &str) {
         let points = self.placed(x, y);
         if points.len() > 1 {
-            self.plots.push(line(points, colour, 1.8).with_step().into());
+            self.plots.push(line(points, color, 1.8).with_step().into());
         }
     }
 
     /// The area between two curves.
-    pub(super) fn band(&mut self, x: &[f64], lower: &[f64], upper: &[f64], colour: &str, opacity: f64) {
+    pub(super) fn band(&mut self, x: &[f64], lower: &[f64], upper: &[f64], color: &str, opacity: f64) {
         let rows: Vec<[f64; 3]> = x
             .iter()
             .zip(lower)
@@ -68,32 +68,32 @@ impl Panel {
         if rows.len() > 1 {
             let column = |i: usize| rows.iter().map(move |r| r[i]).collect::<Vec<f64>>();
             let band = BandPlot::new(column(0), column(1), column(2));
-            self.plots.push(band.with_color(colour).with_opacity(opacity).into());
+            self.plots.push(band.with_color(color).with_opacity(opacity).into());
         }
     }
 
     /// Dots at the points, or at every so many of them where they are more than an eye can tell apart.
-    pub(super) fn dots(&mut self, x: &[f64], y: &[f64], colour: &str, radius: f64, opacity: f64) {
+    pub(super) fn dots(&mut self, x: &[f64], y: &[f64], color: &str, radius: f64, opacity: f64) {
         let mut points = self.placed(x, y);
         let stride = points.len().div_ceil(MOST_DOTS).max(1);
         points = points.into_iter().step_by(stride).collect();
-        self.push_dots(points, colour, radius, opacity);
+        self.push_dots(points, color, radius, opacity);
     }
 
     /// Bars between consecutive edges.
-    pub(super) fn bars(&mut self, edges: &[f64], heights: &[f64], colour: &str) {
+    pub(super) fn bars(&mut self, edges: &[f64], heights: &[f64], color: &str) {
         if heights.is_empty() || edges.len() != heights.len() + 1 {
             return;
         }
         let edges = edges.iter().map(|&e| self.x.place(e)).collect();
         let heights = heights.iter().map(|&h| self.y.place(if h.is_finite() { h } else { 0.0 })).collect();
-        self.plots.push(Histogram::from_bins(edges, heights).with_color(colour).into());
+        self.plots.push(Histogram::from_bins(edges, heights).with_color(color).into());
     }
 
-    /// Coloured cells over the whole panel, row by row from the bottom, with a colour bar.
-    pub(super) fn cells(&mut self, columns: usize, values: &[f64], colours: Axis) {
-        let (lo, hi) = colours.range();
-        let place = |v: f64| if v.is_finite() { colours.place(v).clamp(lo, hi) } else { lo };
+    /// Colored cells over the whole panel, row by row from the bottom, with a color bar.
+    pub(super) fn cells(&mut self, columns: usize, values: &[f64], colors: Axis) {
+        let (lo, hi) = colors.range();
+        let place = |v: f64| if v.is_finite() { colors.place(v).clamp(lo, hi) } else { lo };
         let mut data: Vec<Vec<f64>> =
             values.chunks_exact(columns.max(1)).map(|row| row.iter().map(|&v| place(v)).collect()).collect();
         if data.is_empty() {
@@ -101,7 +101,7 @@ impl Panel {
         }
         let (bottom, top) = self.y.range();
         let height = (top - bottom) / data.len() as f64;
-        // The library takes the colour scale from the values. Two rows below the panel, where they are clipped,
+        // The library takes the color scale from the values. Two rows below the panel, where they are clipped,
         // hold its ends, so that panels can share a scale. (Above it, a hairline of them would show.)
         data.splice(0..0, [vec![lo; columns], vec![hi; columns]]);
         let (left, right) = self.x.range();
@@ -112,7 +112,7 @@ impl Panel {
             .with_x_range(left, right)
             .with_y_range(bottom - 2.0 * height, top);
         self.plots.push(map.into());
-        self.colours = Some(colours);
+        self.colors = Some(colors);
     }
 
     /// A horizontal dashed line across the panel.
@@ -146,8 +146,8 @@ impl Panel {
             .with_label_size(style::LABEL)
             .with_tick_size(style::TICK)
             .with_tick_length(3.0);
-        // The colour bar has no label of its own: the quantity stands under the title, or is the title.
-        let quantity = self.colours.as_ref().map(|c| text(&c.label()));
+        // The color bar has no label of its own: the quantity stands under the title, or is the title.
+        let quantity = self.colors.as_ref().map(|c| text(&c.label()));
         match (self.title.is_empty(), quantity) {
             (true, None) => {}
             (true, Some(quantity)) => layout = layout.with_title(quantity),
@@ -166,9 +166,9 @@ impl Panel {
         for rule in self.rules {
             layout = layout.with_reference_line(rule);
         }
-        if let Some(colours) = self.colours {
+        if let Some(colors) = self.colors {
             layout.show_colorbar = true;
-            let ticks = TickFormat::Custom(Arc::new(move |v| colours.short(v)));
+            let ticks = TickFormat::Custom(Arc::new(move |v| colors.short(v)));
             layout = layout.with_colorbar_tick_format(ticks);
         }
         let layout = layout.with_x_tick_format(format(self.x)).with_y_tick_format(format(self.y));
@@ -180,16 +180,16 @@ impl Panel {
         pairs.filter(|(x, y)| x.is_finite() && y.is_finite()).collect()
     }
 
-    fn push_dots(&mut self, points: Vec<(f64, f64)>, colour: &str, radius: f64, opacity: f64) {
+    fn push_dots(&mut self, points: Vec<(f64, f64)>, color: &str, radius: f64, opacity: f64) {
         if !points.is_empty() {
-            let dots = ScatterPlot::new().with_data(points).with_color(colour).with_size(radius);
+            let dots = ScatterPlot::new().with_data(points).with_color(color).with_size(radius);
             self.plots.push(dots.with_marker_opacity(opacity).into());
         }
     }
 }
 
-fn line(points: Vec<(f64, f64)>, colour: &str, width: f64) -> LinePlot {
-    LinePlot::new().with_data(points).with_color(colour).with_stroke_width(width)
+fn line(points: Vec<(f64, f64)>, color: &str, width: f64) -> LinePlot {
+    LinePlot::new().with_data(points).with_color(color).with_stroke_width(width)
 }
 
 fn format(axis: Axis) -> TickFormat {

@@ -1,4 +1,4 @@
-//! Standardised residuals: errors over predicted standard deviations.
+//! Standardized residuals: errors over predicted standard deviations.
 
 use super::Figure;
 use super::axis::Axis;
@@ -7,7 +7,7 @@ use super::panel::Panel;
 use super::style::{BLUE, GREY, ORANGE};
 use std::f64::consts::TAU;
 
-/// Standardised residuals along the stream, and their histogram.
+/// Standardized residuals along the stream, and their histogram.
 #[derive(Debug, Clone, Default)]
 pub struct Residuals {
     /// The heading; may be empty.
@@ -16,7 +16,7 @@ pub struct Residuals {
     pub x_label: String,
     /// Places along the horizontal axis.
     pub x: Vec<f64>,
-    /// The standardised residuals.
+    /// The standardized residuals.
     pub z: Vec<f64>,
     /// Edges of the bins of the histogram, one more than counts.
     pub edges: Vec<f64>,
@@ -30,7 +30,7 @@ impl Figure for Residuals {
     }
 
     fn heading(&self) -> &'static str {
-        "Standardised residuals"
+        "Standardized residuals"
     }
 
     fn reading(&self) -> &'static str {

@@ -1,15 +1,15 @@
-//! Colours and sizes that all figures share.
+//! Colors and sizes that all figures share.
 
 use kuva::Theme;
 
-/// The colours of Okabe and Ito, which stay distinct for colour-blind readers.
+/// The colors of Okabe and Ito, which stay distinct for color-blind readers.
 pub(super) const BLUE: &str = "#0072b2";
 pub(super) const ORANGE: &str = "#d55e00";
 pub(super) const GREEN: &str = "#009e73";
 pub(super) const GREY: &str = "#8c8c8c";
 pub(super) const INK: &str = "#222222";
 
-/// Colours for several lines in one panel.
+/// Colors for several lines in one panel.
 pub(super) const CYCLE: [&str; 6] = [BLUE, ORANGE, GREEN, "#cc79a7", "#e69f00", "#56b4e9"];
 
 /// Opacity of the wider band (of observations) and of the narrower one (of the function).
@@ -33,10 +33,10 @@ pub(super) fn theme() -> Theme {
     }
 }
 
-/// A colour of the form `#rrggbb` as it looks on white at the given opacity, for the legend of a band.
-pub(super) fn on_white(colour: &str, opacity: f64) -> String {
+/// A color of the form `#rrggbb` as it looks on white at the given opacity, for the legend of a band.
+pub(super) fn on_white(color: &str, opacity: f64) -> String {
     let channel = |i: usize| {
-        let c = u8::from_str_radix(&colour[i..i + 2], 16).unwrap_or(0);
+        let c = u8::from_str_radix(&color[i..i + 2], 16).unwrap_or(0);
         (255.0 - opacity * (255.0 - f64::from(c))).round() as u8
     };
     format!("#{:02x}{:02x}{:02x}", channel(1), channel(3), channel(5))

@@ -219,7 +219,7 @@ fn trace() -> Trace {
         Run { name: name.into(), best: best.collect(), values }
     };
     Trace {
-        title: "Bayesian optimisation".into(),
+        title: "Bayesian optimization".into(),
         y_label: "cost [€]".into(),
         runs: vec![run("Thompson sampling", 0.1), run("expected improvement", 0.2)],
     }
@@ -296,7 +296,7 @@ fn a_curve_has_two_bands_a_line_and_its_points() {
 }
 
 #[test]
-fn slices_share_a_colour_scale() {
+fn slices_share_a_color_scale() {
     let shades = |map: &Map| {
         let svg = map.draw().svg();
         svg.match_indices("fill=\"#fde725\"").count()

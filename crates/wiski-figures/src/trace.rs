@@ -1,4 +1,4 @@
-//! The course of an optimisation.
+//! The course of an optimization.
 
 use super::Figure;
 use super::axis::Axis;
@@ -13,7 +13,7 @@ pub struct Trace {
     pub title: String,
     /// What runs along the vertical axis.
     pub y_label: String,
-    /// The runs, one colour each.
+    /// The runs, one color each.
     pub runs: Vec<Run>,
 }
 
@@ -34,7 +34,7 @@ impl Figure for Trace {
     }
 
     fn heading(&self) -> &'static str {
-        "Course of the optimisation"
+        "Course of the optimization"
     }
 
     fn reading(&self) -> &'static str {
@@ -52,14 +52,14 @@ impl Figure for Trace {
             Axis::robust(&self.y_label, values),
         );
         let mut legend = Vec::new();
-        let colours = || CYCLE.iter().cycle();
-        for (run, colour) in self.runs.iter().zip(colours()) {
-            panel.dots(&count, &run.values, if self.runs.len() > 1 { colour } else { GREY }, 2.4, 0.5);
+        let colors = || CYCLE.iter().cycle();
+        for (run, color) in self.runs.iter().zip(colors()) {
+            panel.dots(&count, &run.values, if self.runs.len() > 1 { color } else { GREY }, 2.4, 0.5);
         }
-        for (run, colour) in self.runs.iter().zip(colours()) {
-            panel.steps(&count, &run.best, colour);
-            panel.dots(&count, &run.best, colour, 2.6, 1.0);
-            legend.push(line_key(&run.name, colour));
+        for (run, color) in self.runs.iter().zip(colors()) {
+            panel.steps(&count, &run.best, color);
+            panel.dots(&count, &run.best, color, 2.6, 1.0);
+            legend.push(line_key(&run.name, color));
         }
         if self.runs.iter().any(|r| !r.values.is_empty()) {
             legend.push(dot_key("evaluations", GREY));

@@ -1,6 +1,6 @@
 //! Tables from gzipped CSV files, scaled and split as in the paper.
 //!
-//! Inputs are scaled to [−1, 1] and regression targets standardised, both over the whole set; a tenth of the rows is
+//! Inputs are scaled to [−1, 1] and regression targets standardized, both over the whole set; a tenth of the rows is
 //! held out; the first twentieth of the rest is the warm-up and the remainder is streamed once.
 
 use anyhow::{Context, ensure};
@@ -91,7 +91,7 @@ impl Table {
     }
 
     /// Targets of mean 0 and (unbiased) variance 1.
-    pub fn standardise_targets(&mut self) {
+    pub fn standardize_targets(&mut self) {
         let n = self.y.len() as f64;
         let mean = self.y.iter().sum::<f64>() / n;
         let deviation = (self.y.iter().map(|y| (y - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
@@ -102,7 +102,7 @@ impl Table {
     pub fn regression(folder: &Path, name: &str) -> anyhow::Result<Self> {
         let mut table = Self::read(folder, name)?;
         Self::scale_inputs(&mut [&mut table]);
-        table.standardise_targets();
+        table.standardize_targets();
         Ok(table)
     }
 
@@ -150,7 +150,7 @@ mod tests {
         let text = "a,b,y\n0,5,1\n1,5,2\n2,5,3\n4,5,6\n";
         let mut table = Table::parse(text).unwrap();
         Table::scale_inputs(&mut [&mut table]);
-        table.standardise_targets();
+        table.standardize_targets();
         assert_eq!(table.x, [-1.0, 0.0, -0.5, 0.0, 0.0, 0.0, 1.0, 0.0]);
         assert!(table.y.iter().sum::<f64>().abs() < 1e-15);
         assert!((table.y.iter().map(|y| y * y).sum::<f64>() / 3.0 - 1.0).abs() < 1e-15);

@@ -6,7 +6,7 @@
 //!
 //! * [`baselines`]: exact Gaussian processes by Cholesky and by conjugate gradients, batch SKI with LOVE variances,
 //!   O-SVGP, O-SGPR, local Gaussian processes.
-//! * [`search`]: the same search with several models, for optimisation.
+//! * [`search`]: the same search with several models, for optimization.
 //! * [`experiments`]: what is run, at two sizes; [`list`] names them and [`run`] runs one.
 //! * [`results`]: a cache of finished trials, so that a stopped experiment goes on where it was.
 

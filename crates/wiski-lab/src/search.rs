@@ -1,4 +1,4 @@
-//! The methods of an optimisation, all searched in the same way: the same criterion, climbed from the same starts, with
+//! The methods of an optimization, all searched in the same way: the same criterion, climbed from the same starts, with
 //! the same priors and the same refits. They differ in the model alone.
 //!
 //! Points live in [−1, 1]^d, and large values are wanted.
@@ -9,26 +9,26 @@ use crate::baselines::{
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::decide::{
-    Acquisition, Dimension, Goal, Incumbent, Maximiser, Optimizer, OptimizerSettings, Proposer, Space,
+    Acquisition, Dimension, Goal, Incumbent, Maximizer, Optimizer, OptimizerSettings, Proposer, Space,
     Strategy,
 };
 use wiski::kernel::Family;
 use wiski::{OnlineGp, Result};
 
-/// A method of the paper's optimisation experiments.
+/// A method of the paper's optimization experiments.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Searcher {
-    /// wiski's optimiser on a grid from the first result on, as in the paper.
+    /// wiski's optimizer on a grid from the first result on, as in the paper.
     Wiski {
         /// Grid points per axis.
         grid: usize,
     },
-    /// wiski's optimiser, closing in on the best point with an ever finer grid.
+    /// wiski's optimizer, closing in on the best point with an ever finer grid.
     Local {
         /// Grid points per axis.
         grid: usize,
     },
-    /// wiski's optimiser on an exact process for good; as it comes, it does so up to 500 results.
+    /// wiski's optimizer on an exact process for good; as it comes, it does so up to 500 results.
     Exact,
     /// The streaming variational process.
     Svgp {
@@ -74,11 +74,11 @@ impl Searcher {
                 let space =
                     Space::new((0..dim).map(|k| Dimension::linear(format!("x{k}"), -1.0, 1.0)).collect())?;
                 let settings = OptimizerSettings {
-                    goal: Goal::Maximise,
+                    goal: Goal::Maximize,
                     strategy: Strategy::Joint(rules.acquisition),
                     initial: Some(y.len()),
                     samples: rules.samples,
-                    maximiser: rules.maximiser,
+                    maximizer: rules.maximizer,
                     seed,
                     ..OptimizerSettings::default()
                 };
@@ -111,14 +111,14 @@ pub struct Rules {
     pub acquisition: Acquisition,
     /// Samples for criteria of several points.
     pub samples: usize,
-    /// How hard it is maximised.
-    pub maximiser: Maximiser,
+    /// How hard it is maximized.
+    pub maximizer: Maximizer,
 }
 
 impl Rules {
     fn propose(&self, model: &KernelPosterior, tried: &[f64], q: usize, seed: u64) -> Result<Vec<f64>> {
         let proposer =
-            Proposer { acquisition: self.acquisition, samples: self.samples, maximiser: self.maximiser };
+            Proposer { acquisition: self.acquisition, samples: self.samples, maximizer: self.maximizer };
         proposer.propose(model, &Incumbent::among(model, tried)?, q, seed)
     }
 }
@@ -237,7 +237,7 @@ mod tests {
         let rules = Rules {
             acquisition: Acquisition::UpperConfidence { beta: 1.0 },
             samples: 32,
-            maximiser: Maximiser { raw_samples: 64, restarts: 2, iterations: 40 },
+            maximizer: Maximizer { raw_samples: 64, restarts: 2, iterations: 40 },
         };
         // O-SVGP learns slowly, even with two hundred steps a batch.
         let methods = [

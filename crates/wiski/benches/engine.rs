@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use wiski::evidence::Evidence;
-use wiski::feature::{Normaliser, Tape};
+use wiski::feature::{Normalizer, Tape};
 use wiski::grid::{Grid, Lattice};
 use wiski::kernel::{Family, Kernel};
 use wiski::learn::{HyperSpace, LbfgsB};
@@ -377,8 +377,8 @@ fn learn(rows: &[Row], shape: &[usize]) -> (Vec<f64>, Kernel, f64) {
     }
     model.freeze_features().expect("the warm-up is over");
     let (encoder, inner) = (model.encoder().expect("running"), model.model().expect("running"));
-    let (mut normaliser, mut tape, mut scaled) = (Normaliser::default(), Tape::default(), Vec::new());
-    let prepared = encoder.map().prepare(encoder.moments(), &mut normaliser).expect("moments of many rows");
+    let (mut normalizer, mut tape, mut scaled) = (Normalizer::default(), Tape::default(), Vec::new());
+    let prepared = encoder.map().prepare(encoder.moments(), &mut normalizer).expect("moments of many rows");
     let mut h = vec![0.0; rows.len() * d];
     for (row, h) in rows.iter().zip(h.chunks_exact_mut(d)) {
         encoder.scaling().apply(&row.x, &mut scaled).expect("finite rows");

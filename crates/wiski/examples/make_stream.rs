@@ -47,8 +47,8 @@ fn climate(day: f64, hour: f64) -> f64 {
 /// The electric power in kW: heating below 16 °C at an efficiency that falls with the temperature, less of it
 /// at night and more in the morning; hot water in the evening; cooling on hot afternoons.
 fn true_power(hour: f64, temperature: f64) -> f64 {
-    let bump = |centre: f64, width: f64| {
-        let distance = (hour - centre + 12.0).rem_euclid(24.0) - 12.0;
+    let bump = |center: f64, width: f64| {
+        let distance = (hour - center + 12.0).rem_euclid(24.0) - 12.0;
         (-0.5 * (distance / width).powi(2)).exp()
     };
     let efficiency = 3.0 + 0.06 * temperature;

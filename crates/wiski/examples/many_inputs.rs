@@ -3,14 +3,14 @@
 //! `cargo run --release -p wiski --example many_inputs -- [--splits N] [--sets a,b] [--models a,b] [--data DIR]`
 //!
 //! A tenth of the rows is held out; the rest is streamed once in random order; figures are on the held-out rows at
-//! the end, for targets standardised over the whole set: mean ± standard deviation over splits. With `--split S`
+//! the end, for targets standardized over the whole set: mean ± standard deviation over splits. With `--split S`
 //! all runs use that one split and only the model's own seed changes.
 //!
 //! * `paper`: one projection to two features from a random start, refitted on the default schedule; the first
 //!   twentieth of the rows is its warm-up;
 //! * `auto`: `Features::Auto` with every default but the length of the warm-up (a twentieth, at least 300 rows);
 //! * `exact`: a Gaussian process without a grid, RBF with a length-scale for each column, on 3,000 rows; its
-//!   hyperparameters maximise the evidence of 1,000 of them.
+//!   hyperparameters maximize the evidence of 1,000 of them.
 //!
 //! `vic_elec` and `nyc_taxi` are half-hourly series seen through the calendar: hour and season are periodic
 //! columns, weekday and holiday categorical; the other models get a sine and a cosine for each of the first three.
@@ -33,7 +33,7 @@ use wiski::{Features, OnlineRegressor, Schedule, Settings};
 
 const SETS: &str = "skillcraft,powerplant,elevators,protein,vic_elec,nyc_taxi";
 
-/// Rows end with the target, standardised.
+/// Rows end with the target, standardized.
 struct Set {
     name: String,
     columns: Vec<Column>,
@@ -189,7 +189,7 @@ impl Set {
     }
 }
 
-/// A Gaussian process without a grid: k(x, x') = s exp(−½ Σ (x_k − x'_k)²/ℓ_k²), columns standardised.
+/// A Gaussian process without a grid: k(x, x') = s exp(−½ Σ (x_k − x'_k)²/ℓ_k²), columns standardized.
 struct Exact {
     x: Vec<Vec<f64>>,
     scaling: Vec<(f64, f64)>,
@@ -222,8 +222,8 @@ impl Exact {
         let mut start = vec![(d as f64).sqrt().ln(); d];
         start.extend([0.0, 0.2f64.ln()]);
         let bounds = Bounds::cube(d + 2, -9.0, 9.0).expect("a box");
-        let optimiser = LbfgsB { max_evaluations: 60, ..LbfgsB::default() };
-        let raw = optimiser.minimize(&mut objective, &start, &bounds).expect("a minimum").x;
+        let optimizer = LbfgsB { max_evaluations: 60, ..LbfgsB::default() };
+        let raw = optimizer.minimize(&mut objective, &start, &bounds).expect("a minimum").x;
 
         let (scale, noise) = (raw[d].exp(), raw[d + 1].exp());
         let inverse: Vec<f64> = raw[..d].iter().map(|l| (-l).exp()).collect();

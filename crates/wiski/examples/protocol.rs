@@ -4,9 +4,9 @@
 //!
 //! With `--split S` all runs use that one split and only the model's own seed changes.
 //!
-//! Inputs are scaled to [−1, 1] and targets standardised over the whole set; a tenth of the rows is held out,
+//! Inputs are scaled to [−1, 1] and targets standardized over the whole set; a tenth of the rows is held out,
 //! the first twentieth of the rest is the warm-up, the remainder is streamed once. Figures are on the held-out
-//! rows at the end of the stream, in standardised units: mean ± standard deviation over splits.
+//! rows at the end of the stream, in standardized units: mean ± standard deviation over splits.
 
 use std::io::Read;
 use std::time::Instant;
@@ -145,7 +145,7 @@ fn run(rows: &[Vec<f64>], set: &Set, variant: &str, split: u64, seed: u64) -> Ru
     }
 }
 
-/// Inputs scaled to [−1, 1], targets standardised (unbiased deviation), both over all rows.
+/// Inputs scaled to [−1, 1], targets standardized (unbiased deviation), both over all rows.
 fn load(path: &str) -> std::io::Result<Vec<Vec<f64>>> {
     let mut text = String::new();
     flate2::read::GzDecoder::new(std::fs::File::open(path)?).read_to_string(&mut text)?;

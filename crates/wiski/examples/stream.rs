@@ -94,7 +94,7 @@ fn parse(line: &str) -> [f64; 3] {
     std::array::from_fn(|_| cells.next().expect("three columns"))
 }
 
-/// Maximises the evidence in the logarithms of all hyperparameters.
+/// Maximizes the evidence in the logarithms of all hyperparameters.
 ///
 /// The readings themselves are long gone: the evidence comes from the model's statistics, at the same cost
 /// after a thousand readings as after a billion.
@@ -106,7 +106,7 @@ fn refit(model: &mut Wiski, pool: &mut Pool) -> Result<()> {
         kernel.set_parameters(&values[..NOISE])?;
         Ok((kernel, values[NOISE]))
     };
-    // The optimiser minimises: minus the evidence of one reading on average. The chain rule turns the
+    // The optimizer minimizes: minus the evidence of one reading on average. The chain rule turns the
     // derivative in a value v into v times that, the derivative in its logarithm.
     let mut objective = FnObjective::new(PARAMETERS.len(), |logs, gradient| {
         let (kernel, noise) = unpack(logs)?;
@@ -122,8 +122,8 @@ fn refit(model: &mut Wiski, pool: &mut Pool) -> Result<()> {
 
     let (lowest, highest) = PARAMETERS.iter().map(|p| (p.range.0.ln(), p.range.1.ln())).unzip();
     let present: Vec<f64> = kernel.parameters().into_iter().chain([model.noise()]).map(f64::ln).collect();
-    let optimiser = LbfgsB { max_iterations: 30, gradient_tolerance: 1e-4, ..LbfgsB::default() };
-    let found = optimiser.minimize(&mut objective, &present, &Bounds::new(lowest, highest)?)?;
+    let optimizer = LbfgsB { max_iterations: 30, gradient_tolerance: 1e-4, ..LbfgsB::default() };
+    let found = optimizer.minimize(&mut objective, &present, &Bounds::new(lowest, highest)?)?;
     let (kernel, noise) = unpack(&found.x)?;
     model.set_hyperparameters(&[kernel], noise)
 }

@@ -88,7 +88,7 @@ pub enum Error {
     Config {
         /// The setting.
         field: String,
-        /// Why it was refused.
+        /// Why it was rejected.
         reason: String,
     },
 
@@ -174,12 +174,12 @@ impl Error {
 /// A result whose error is [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Refuses NaN and infinities by name.
+/// Rejects NaN and infinities by name.
 pub(crate) fn finite(field: impl Into<String>, value: f64, row: usize) -> Result<()> {
     if value.is_finite() { Ok(()) } else { Err(Error::NotFinite { field: field.into(), value, row }) }
 }
 
-/// Refuses everything but positive finite numbers by name.
+/// Rejects everything but positive finite numbers by name.
 pub(crate) fn positive(field: impl Into<String>, value: f64, row: usize) -> Result<()> {
     if value.is_finite() && value > 0.0 {
         Ok(())
@@ -188,7 +188,7 @@ pub(crate) fn positive(field: impl Into<String>, value: f64, row: usize) -> Resu
     }
 }
 
-/// Refuses slices of the wrong length by name.
+/// Rejects slices of the wrong length by name.
 pub(crate) fn length(field: impl Into<String>, expected: usize, found: usize) -> Result<()> {
     if expected == found { Ok(()) } else { Err(Error::WrongLength { field: field.into(), expected, found }) }
 }

@@ -134,7 +134,7 @@ impl Evidence {
             let kernel = &kernels[component.block];
             let gradient = &mut by_kernel[component.block];
             let sum: f64 = component.range().map(|i| z[i] * z[i] - 1.0 + variance[i]).sum();
-            kernel.pull_back_scale(component.term, 0.5 * sum / component.scale, gradient);
+            kernel.vjp_scale(component.term, 0.5 * sum / component.scale, gradient);
             for (k, axis) in posterior.lattice().grids()[component.block].axes().iter().enumerate() {
                 let by_column = slope.by_column(component, kernel, k, pool);
                 for (i, column) in kernel.column_derivatives(component.term, k, axis.step(), axis.points()) {
@@ -148,7 +148,7 @@ impl Evidence {
             let sum: f64 = points.range().map(|i| z[i] * z[i] - 1.0 + variance[i]).sum();
             let by_scale = 0.5 * (sum / points.scale - stats.residual() / noise);
             let gradient = &mut by_kernel[kernels.len() - 1];
-            (0..kernel.term_count()).for_each(|term| kernel.pull_back_scale(term, by_scale, gradient));
+            (0..kernel.term_count()).for_each(|term| kernel.vjp_scale(term, by_scale, gradient));
         }
         let quadratic = (stats.c() + unseen - dot(z, &whitened.rhs)) / noise - dot(z, z);
         let by_noise = 0.5 * (quadratic - stats.count() + p as f64 - variance.iter().sum::<f64>()) / noise;

@@ -185,7 +185,7 @@ impl Axis {
 pub struct Grid {
     axes: Vec<Axis>,
     strides: Vec<usize>,
-    /// Where the 4^{d−1} rows of four neighbouring points begin, from the first of the 4^d points.
+    /// Where the 4^{d−1} rows of four neighboring points begin, from the first of the 4^d points.
     row_offsets: Vec<usize>,
 }
 
@@ -264,7 +264,7 @@ impl Grid {
         self.axes.iter().map(|a| a.points).collect()
     }
 
-    /// The distance between neighbours on each axis, in grid point numbers.
+    /// The distance between neighbors on each axis, in grid point numbers.
     pub(crate) fn strides(&self) -> &[usize] {
         &self.strides
     }
@@ -474,7 +474,7 @@ impl Lattice {
         Error::WrongLength { field: "x".into(), expected: self.dim, found: h.len() }
     }
 
-    /// How the lattice must grow to cover `h`. Refused if any block would have more than `limit` points.
+    /// How the lattice must grow to cover `h`. Rejected if any block would have more than `limit` points.
     pub(crate) fn growth_to(&self, h: &[f64], limit: usize, row: usize) -> Result<Growth> {
         let mut growth = Vec::with_capacity(self.dim);
         // Points reach everywhere, but a row that is no row makes no grid grow.
@@ -506,7 +506,7 @@ impl Lattice {
         Ok(Growth(growth))
     }
 
-    /// How this lattice must grow to contain every point of `other`. Refused if any block would have more than
+    /// How this lattice must grow to contain every point of `other`. Rejected if any block would have more than
     /// `limit` points.
     pub(crate) fn growth_to_union(&self, other: &Self, limit: usize) -> Result<Growth> {
         let mismatch = |left: usize, right: usize| Error::GridMismatch {
@@ -595,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_axes_are_refused() {
+    fn bad_axes_are_rejected() {
         assert!(Axis::covering(0.0, 1.0, 3).is_err());
         assert!(Axis::covering(1.0, 1.0, 10).is_err());
         assert!(Axis::covering(f64::NAN, 1.0, 10).is_err());

@@ -115,7 +115,7 @@ impl Weights {
     }
 
     /// The products of the weights of all axes but the last: one for each of the R = 4^{d−1} rows of four
-    /// neighbouring grid points.
+    /// neighboring grid points.
     #[inline]
     pub(crate) fn rows<const R: usize>(&self) -> [f64; R] {
         let mut rows = [1.0; R];
@@ -165,7 +165,7 @@ impl Weights {
         self.for_each(grid, |i, w| values[i] += c * w);
     }
 
-    /// Calls `f(i, r)` for each of the 4^{d−1} rows of four neighbouring grid points: the number i of the first
+    /// Calls `f(i, r)` for each of the 4^{d−1} rows of four neighboring grid points: the number i of the first
     /// and the product r of the weights on all axes but the last.
     #[inline(always)]
     pub(crate) fn for_each_row(&self, grid: &Grid, mut f: impl FnMut(usize, f64)) {

@@ -32,7 +32,7 @@
 //! 9. [`evidence`]: the log marginal likelihood and its gradient in every hyperparameter.
 //! 10. [`large`]: engines for grids from two thousand to a million points.
 //! 11. [`engine`]: one interface for the posteriors of all engines, and which one is used.
-//! 12. [`learn`]: optimisers, transforms and priors for hyperparameters; projections and sums of grids chosen on
+//! 12. [`learn`]: optimizers, transforms and priors for hyperparameters; projections and sums of grids chosen on
 //!     rows in memory; inducing points learned on them.
 //! 13. [`exact`]: the exact process without a grid, for few rows.
 //! 14. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw

@@ -224,7 +224,7 @@ mod tests {
         assert!((miss.noise - 101f64.ln()).abs() < 1e-14);
         assert!((hit.value + likelihood.mean() - (1.01f64.ln() - 0.5 * hit.noise)).abs() < 1e-14);
         assert!((miss.value + likelihood.mean() - (0.01f64.ln() - 0.5 * 101f64.ln())).abs() < 1e-14);
-        // Centred for uniform classes, with the variance stated.
+        // Centered for uniform classes, with the variance stated.
         assert!((hit.value + 2.0 * miss.value).abs() < 1e-14);
         let variance = (hit.value.powi(2) + 2.0 * miss.value.powi(2)) / 3.0;
         assert!((variance - likelihood.target_variance()).abs() < 1e-12);

@@ -101,19 +101,19 @@ impl Points {
 
     /// The block of the centers whose residual is at least `smallest`, by a Cholesky factorization row after row.
     fn keeping(family: Family, centers: &[f64], lengthscales: &[f64], smallest: f64) -> Result<Self> {
-        let refuse = |reason: String| Err(Error::Config { field: "points".into(), reason });
+        let reject = |reason: String| Err(Error::Config { field: "points".into(), reason });
         if !matches!(family, Family::Rbf | Family::Matern12 | Family::Matern32 | Family::Matern52) {
-            return refuse(format!(
+            return reject(format!(
                 "{} is not radial: rbf, matern12, matern32 and matern52 are",
                 family.name()
             ));
         }
         let d = lengthscales.len();
         if d == 0 || centers.len() < d {
-            return refuse("a block of points needs at least one input and one center".into());
+            return reject("a block of points needs at least one input and one center".into());
         }
         if centers.len() / d > MAX_CENTERS {
-            return refuse(format!("{} centers are more than {MAX_CENTERS}", centers.len() / d));
+            return reject(format!("{} centers are more than {MAX_CENTERS}", centers.len() / d));
         }
         length("centers", centers.len() / d * d, centers.len())?;
         for (k, &l) in lengthscales.iter().enumerate() {
@@ -247,14 +247,14 @@ impl Points {
 
     /// Adds to `out` the derivative in x of a function whose derivatives in the weights w(x) are given; they are
     /// overwritten. A derivative ρ̄ in the residual is part of them as −2 ρ̄ w, since ρ = 1 − ‖w‖².
-    pub(crate) fn pull_back(&self, x: &[f64], by_weights: &mut [f64], out: &mut [f64], scratch: &mut [f64]) {
+    pub(crate) fn vjp(&self, x: &[f64], by_weights: &mut [f64], out: &mut [f64], scratch: &mut [f64]) {
         self.solve_transposed(by_weights);
-        self.pull_back_correlations(x, by_weights, out, scratch);
+        self.vjp_correlations(x, by_weights, out, scratch);
     }
 
     /// Adds to `out` the derivative in x of a function whose derivatives in κ_Z(x) are given: with r_j² the distance
     /// of center j, Σ_j κ̄_j κ'(r_j²) 2 (x_k − z_jk)/ℓ_k².
-    pub(crate) fn pull_back_correlations(
+    pub(crate) fn vjp_correlations(
         &self,
         x: &[f64],
         by_correlations: &[f64],
@@ -272,7 +272,7 @@ impl Points {
     }
 
     /// Adds to `out` the derivative c ∂κ(x, x')/∂x.
-    pub(crate) fn pull_back_correlation(&self, x: &[f64], other: &[f64], c: f64, out: &mut [f64]) {
+    pub(crate) fn vjp_correlation(&self, x: &[f64], other: &[f64], c: f64, out: &mut [f64]) {
         let pairs = || x.iter().zip(other).zip(&self.lengthscales);
         let distance = pairs().map(|((a, b), l)| ((a - b) / l).powi(2)).sum();
         let factor = 2.0 * c * slope(self.family, distance);

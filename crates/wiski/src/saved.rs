@@ -9,7 +9,7 @@ use crate::error::Result;
 
 /// Checks a value that came from a file, and makes it whole.
 pub(crate) trait Restore {
-    /// Refuses fields that do not fit together; fills in what is not stored.
+    /// Rejects fields that do not fit together; fills in what is not stored.
     fn restore(&mut self) -> Result<()>;
 }
 

@@ -178,9 +178,9 @@ fn effects_equal_the_dense_process_centred_over_the_data() {
     let lattice = model.stats().lattice().clone();
     let dense = DenseGp::new(&lattice, &kernels(), SIGMA2, &data);
     let precision: f64 = data.noise.iter().map(|d| d.recip()).sum();
-    let mut centre = vec![0.0; lattice.len()];
+    let mut center = vec![0.0; lattice.len()];
     for (h, _, d) in data.triples() {
-        for (c, w) in centre.iter_mut().zip(weights(&lattice, h)) {
+        for (c, w) in center.iter_mut().zip(weights(&lattice, h)) {
             *c += w / d / precision;
         }
     }
@@ -190,7 +190,7 @@ fn effects_equal_the_dense_process_centred_over_the_data() {
     for (block, grid) in lattice.grids().iter().enumerate() {
         let own = offset..offset + grid.len();
         let difference: Vec<f64> =
-            (0..w.len()).map(|i| if own.contains(&i) { w[i] - centre[i] } else { 0.0 }).collect();
+            (0..w.len()).map(|i| if own.contains(&i) { w[i] - center[i] } else { 0.0 }).collect();
         let (mean, variance) = dense.predict(&[difference]);
         let effect = model.effect(block, &h[first..first + grid.dim()]).unwrap()[0];
         close(effect.mean, mean[0], 1e-8, "mean of an effect");
@@ -280,7 +280,7 @@ fn levels_and_hours_are_learned_as_what_they_are() {
     assert!(blocks[of(1)].share > blocks[of(2)].share && blocks[of(2)].share > blocks[of(0)].share);
     let effect = model.effect(of(1), &[0.0, 0.0, 0.0, 0.0, 4.0, 0.0]).unwrap();
     assert!((effect[0].mean - effect[1].mean - 5.0).abs() < 0.05 && effect[0].variance < 1e-3);
-    // A level that does not exist is refused by name.
+    // A level that does not exist is rejected by name.
     assert!(matches!(model.predict(&[0.0, 5.0, 0.0]), Err(Error::Config { field, .. }) if field == "x[1]"));
     assert!(matches!(model.predict(&[0.0, 0.5, 0.0]), Err(Error::Config { .. })));
 }
@@ -334,7 +334,7 @@ fn an_additive_model_finds_interactions_and_leaves_out_what_is_of_no_use() {
 }
 
 #[test]
-fn young_models_refuse_what_needs_features_that_stand() {
+fn young_models_reject_what_needs_features_that_stand() {
     let mut model = OnlineRegressor::new(6, auto(2000)).unwrap();
     let rows = friendly(700, 3);
     for (x, y) in &rows[..400] {

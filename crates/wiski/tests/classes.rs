@@ -1,5 +1,5 @@
 //! The classifier: every class is the dense Gaussian process it should be; orders, shards, un-learning, labels
-//! that come late, and rows that are refused.
+//! that come late, and rows that are rejected.
 
 mod common;
 
@@ -180,14 +180,14 @@ fn forgotten_rows_leave_no_trace() {
     model.forget(&[0.1, 0.2], "d").unwrap();
     let without = model.predict(&[0.1, 0.2]).unwrap();
     assert_ne!(before, without);
-    let refused = model.forget(&[0.1, 0.2], "d").unwrap_err();
-    assert!(matches!(refused, Error::Unsupported { operation: "forget", .. }), "{refused}");
+    let rejected = model.forget(&[0.1, 0.2], "d").unwrap_err();
+    assert!(matches!(rejected, Error::Unsupported { operation: "forget", .. }), "{rejected}");
     assert!(matches!(model.forget(&[0.1, 0.2], "e"), Err(Error::UnknownLabel { .. })));
     assert_eq!(model.predict(&[0.1, 0.2]).unwrap(), without);
 }
 
 #[test]
-fn a_row_that_was_never_learned_is_refused_by_all_classes_or_none() {
+fn a_row_that_was_never_learned_is_rejected_by_all_classes_or_none() {
     let left: Vec<Row> = rows(60, 5).into_iter().filter(|r| r.0[0] < 0.0).collect();
     let settings = Settings { kernel: Some(Kernel::rbf(&[0.3, 0.3]).unwrap().scaled(2.0)), ..fixed() };
     let mut model = learned(abc(), settings, &left);
@@ -246,7 +246,7 @@ fn a_class_that_comes_late_is_one_that_was_known_all_along() {
 }
 
 #[test]
-fn an_unknown_label_is_refused_by_name() {
+fn an_unknown_label_is_rejected_by_name() {
     let rows = rows(40, 9);
     let mut model = learned(Classes::discovered(), fixed(), &rows);
     let before = model.predict(&[0.2, 0.2]).unwrap();
@@ -255,7 +255,7 @@ fn an_unknown_label_is_refused_by_name() {
     assert!(text.contains("plum") && text.contains("row 1") && text.contains(r#"["a", "b", "c"]"#), "{text}");
     model.forget(&[0.0, 0.0], "a").unwrap();
     let after = model.predict(&[0.2, 0.2]).unwrap();
-    close(after.means[0], before.means[0], 1e-9, "the refused row has changed nothing");
+    close(after.means[0], before.means[0], 1e-9, "the rejected row has changed nothing");
     assert_eq!(model.classes(), ["a", "b", "c"]);
 
     // During the warm-up too, where the classes are declared.
@@ -419,11 +419,11 @@ fn a_learned_projection_finds_the_direction_that_separates_two_classes() {
         close(after.variances[c], before.variances[c], 1e-9, "variance");
     }
 
-    let refused = OnlineClassifier::new(6, abc(), settings).unwrap_err();
-    assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
+    let rejected = OnlineClassifier::new(6, abc(), settings).unwrap_err();
+    assert!(matches!(rejected, Error::Unsupported { .. }), "{rejected}");
 }
 
-/// Three classes on four inputs by default: what the command line once refused.
+/// Three classes on four inputs by default: what the command line once rejected.
 #[test]
 fn many_inputs_and_more_than_two_classes_need_no_setting() {
     let mut rng = rng(21);

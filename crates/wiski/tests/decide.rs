@@ -1,11 +1,11 @@
 //! Deciding: every criterion against a slow, obviously right computation, every gradient against central
-//! differences, and the optimiser on functions whose optimum is known.
+//! differences, and the optimizer on functions whose optimum is known.
 
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::decide::{
-    Acquisition, BaseSamples, Dimension, Goal, Incumbent, IntegratedVariance, Maximiser, Optimizer,
+    Acquisition, BaseSamples, Dimension, Goal, Incumbent, IntegratedVariance, Maximizer, Optimizer,
     OptimizerSettings, Outcome, Space, Strategy, SurrogateModel, TestFunction,
 };
 use wiski::grid::Grid;
@@ -72,7 +72,7 @@ fn a_surface_predicts_jointly_as_the_posterior_does() {
         let by_mean: Vec<f64> = (0..4).map(|i| 0.3 * f64::from(i) - 0.4).collect();
         let by_covariance: Vec<f64> = (0..16).map(|e| (f64::from(e) * 0.7).sin()).collect();
         let mut gradient = vec![0.0; 4 * d];
-        surface.pull_back(&h, &joint, &by_mean, &by_covariance, &mut gradient).unwrap();
+        surface.vjp(&h, &joint, &by_mean, &by_covariance, &mut gradient).unwrap();
         let value = |h: &[f64]| {
             let mut joint = Joint::default();
             surface.predict(h, &mut joint).unwrap();
@@ -322,7 +322,7 @@ fn the_reduction_of_the_variance_is_what_observing_takes_away() {
         assert!(criterion.choose_from_pool(&pool, 41).is_err());
         // Free points do at least as well as those of the pool.
         let bounds = vec![(-1.0, 1.0); d];
-        let free = criterion.choose_from_box(&bounds, 3, &Maximiser::default(), 1).unwrap();
+        let free = criterion.choose_from_box(&bounds, 3, &Maximizer::default(), 1).unwrap();
         let from_pool: Vec<f64> = expected.iter().flat_map(|&i| pool[i * d..(i + 1) * d].to_vec()).collect();
         assert!(free.value >= criterion.reduction(&from_pool).unwrap());
         assert!((criterion.reduction(&free.x).unwrap() - free.value).abs() < 1e-12);
@@ -382,7 +382,7 @@ fn every_strategy_finds_the_optimum_of_branin() {
 #[test]
 fn noise_is_averaged_out_in_the_recommendation() {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(15);
-    let settings = OptimizerSettings { goal: Goal::Maximise, seed: 1, ..OptimizerSettings::default() };
+    let settings = OptimizerSettings { goal: Goal::Maximize, seed: 1, ..OptimizerSettings::default() };
     let mut optimizer = Optimizer::new(Space::unit(1).unwrap(), settings).unwrap();
     let f = |x: f64| (-(x - 0.7f64).powi(2) * 20.0).exp();
     for _ in 0..60 {
@@ -494,7 +494,7 @@ fn many_dimensions_are_searched_better_than_at_random() {
         let product = (x[1] - 0.3) * (x[6] - 0.8);
         4.0 * product + (x[3] - 0.6).powi(2) + 0.5 * (x[0] - 0.2).powi(2)
     };
-    let maximiser = Maximiser { raw_samples: 128, restarts: 3, iterations: 60 };
+    let maximizer = Maximizer { raw_samples: 128, restarts: 3, iterations: 60 };
     for (dim, trials, f) in [(6, 60, &six as &dyn Fn(&[f64]) -> f64), (8, 40, &eight)] {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(19);
         let mut random = |_: i32| f(&(0..dim).map(|_| rng.random::<f64>()).collect::<Vec<f64>>());
@@ -502,7 +502,7 @@ fn many_dimensions_are_searched_better_than_at_random() {
         let best_of_random = (0..10 * trials).map(&mut random).fold(f64::INFINITY, f64::min);
         let search = |seed: u64| {
             let settings =
-                OptimizerSettings { seed, exact_until: 0, maximiser, ..OptimizerSettings::default() };
+                OptimizerSettings { seed, exact_until: 0, maximizer, ..OptimizerSettings::default() };
             let mut optimizer = Optimizer::new(Space::unit(dim).unwrap(), settings).unwrap();
             for _ in 0..trials {
                 let x = optimizer.ask(1).unwrap().remove(0);
@@ -532,9 +532,9 @@ fn many_dimensions_are_searched_better_than_at_random() {
 fn a_grid_that_is_too_coarse_closes_in() {
     for (noise, closes_in) in [(0.0, true), (0.6, false)] {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(8);
-        let maximiser = Maximiser { raw_samples: 64, restarts: 2, iterations: 40 };
+        let maximizer = Maximizer { raw_samples: 64, restarts: 2, iterations: 40 };
         let settings =
-            OptimizerSettings { exact_until: 35, grid: Some(8), maximiser, ..OptimizerSettings::default() };
+            OptimizerSettings { exact_until: 35, grid: Some(8), maximizer, ..OptimizerSettings::default() };
         let mut optimizer = Optimizer::new(Space::unit(2).unwrap(), settings).unwrap();
         let (mut covered, mut exact) = (Vec::new(), 0);
         for _ in 0..90 {

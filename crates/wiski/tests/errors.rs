@@ -1,4 +1,4 @@
-//! Bad input is refused by name and place, and the model stays as it was.
+//! Bad input is rejected by name and place, and the model stays as it was.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn fingerprint(model: &mut Wiski) -> (f64, f64, Vec<f64>, Stats) {
 }
 
 #[test]
-fn a_refused_observation_names_the_value_and_changes_nothing() {
+fn a_rejected_observation_names_the_value_and_changes_nothing() {
     let mut model = model(OffGrid::Error);
     let before = fingerprint(&mut model);
     let bad: Vec<(Error, Error)> = vec![
@@ -192,7 +192,7 @@ fn configurations_are_checked_once() {
 }
 
 #[test]
-fn extreme_hyperparameters_are_refused_or_finite() {
+fn extreme_hyperparameters_are_rejected_or_finite() {
     let mut stats = Stats::new(unit_grid(&[9]));
     let data = Data::random(20, 1, false, 1);
     stats.observe_batch(&data.h, &data.y, None).unwrap();
@@ -228,7 +228,7 @@ fn extreme_hyperparameters_are_refused_or_finite() {
 }
 
 #[test]
-fn sums_that_would_overflow_are_refused() {
+fn sums_that_would_overflow_are_rejected() {
     let mut stats = Stats::new(unit_grid(&[9]));
     assert!(matches!(stats.observe(&[0.5], 1e200, 1.0), Err(Error::NotFinite { .. })));
     assert!(matches!(stats.observe(&[0.5], 1.0, 1e-310), Err(Error::NotPositive { .. })));

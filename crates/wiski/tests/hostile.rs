@@ -66,7 +66,7 @@ fn attack<T: Persistent>(value: &T, works: impl Fn(T) -> bool) {
     assert!(works(persist::from_bytes(&whole).unwrap()), "it works to begin with");
     let places = numbers(&whole);
     assert!(places.len() > 20, "{} numbers were found", places.len());
-    let (mut refused, mut read) = (0, 0);
+    let (mut rejected, mut read) = (0, 0);
     for &(at, big_endian) in &places {
         for hostile in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0] {
             let mut bytes = whole.clone();
@@ -75,7 +75,7 @@ fn attack<T: Persistent>(value: &T, works: impl Fn(T) -> bool) {
             match persist::from_bytes::<T>(&sealed(bytes)) {
                 Err(error) => {
                     assert!(!error.to_string().is_empty());
-                    refused += 1;
+                    rejected += 1;
                 }
                 Ok(model) => {
                     let before: String = whole[at.saturating_sub(40)..at]
@@ -88,7 +88,7 @@ fn attack<T: Persistent>(value: &T, works: impl Fn(T) -> bool) {
             }
         }
     }
-    assert!(refused > read / 2, "{refused} refused, {read} read");
+    assert!(rejected > read / 2, "{rejected} rejected, {read} read");
 }
 
 fn rows(count: usize, dim: usize) -> Vec<(Vec<f64>, f64)> {

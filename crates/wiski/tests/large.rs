@@ -189,8 +189,8 @@ fn a_warm_start_needs_fewer_iterations_for_the_same_answer() {
 fn what_cannot_be_done_is_said() {
     let (stats, kernel) = cases().swap_remove(1);
     let hasty = Accuracy { max_iterations: 2, ..iterating() };
-    let refused = KrylovPosterior::new(&stats, &kernel, NOISE, &hasty);
-    assert!(matches!(refused, Err(Error::NoConvergence { iterations: 2, .. })));
+    let rejected = KrylovPosterior::new(&stats, &kernel, NOISE, &hasty);
+    assert!(matches!(rejected, Err(Error::NoConvergence { iterations: 2, .. })));
     for accuracy in [
         Accuracy { tolerance: 0.0, ..Accuracy::default() },
         Accuracy { spacing: 3, ..Accuracy::default() },

@@ -280,10 +280,10 @@ fn no_data_gives_the_prior() {
 }
 
 #[test]
-fn refuses_what_is_not_sparse() {
+fn rejects_what_is_not_sparse() {
     let plane = unit_grid(&[10, 12]);
     let stats = learned(&Lattice::from(plane.clone()), &data(2, false));
-    let refused = |stats: &Stats, kernel: &Kernel, noise: f64| {
+    let rejected = |stats: &Stats, kernel: &Kernel, noise: f64| {
         SparsePosterior::new(stats, kernel, noise).map(drop).unwrap_err()
     };
     let config = |error: &Error| matches!(error, Error::Config { field, .. } if field == "kernel");
@@ -293,18 +293,18 @@ fn refuses_what_is_not_sparse() {
         Kernel::on_axes(Family::Matern12, 2, &[1]).unwrap(),
         Kernel::matern12(&[1e200, 1.0]).unwrap(),
     ] {
-        let error = refused(&stats, &kernel, SIGMA2);
+        let error = rejected(&stats, &kernel, SIGMA2);
         assert!(config(&error), "{kernel}: {error}");
     }
-    assert!(matches!(refused(&stats, &kernel(1), SIGMA2), Error::WrongLength { .. }));
-    assert!(matches!(refused(&stats, &kernel(2).scaled(f64::NAN), SIGMA2), Error::NotPositive { .. }));
+    assert!(matches!(rejected(&stats, &kernel(1), SIGMA2), Error::WrongLength { .. }));
+    assert!(matches!(rejected(&stats, &kernel(2).scaled(f64::NAN), SIGMA2), Error::NotPositive { .. }));
     for noise in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        assert!(matches!(refused(&stats, &kernel(2), noise), Error::NotPositive { .. }));
+        assert!(matches!(rejected(&stats, &kernel(2), noise), Error::NotPositive { .. }));
     }
     let root = Stats::low_rank(plane.clone(), 20).unwrap();
-    assert!(matches!(refused(&root, &kernel(2), SIGMA2), Error::Unsupported { .. }));
+    assert!(matches!(rejected(&root, &kernel(2), SIGMA2), Error::Unsupported { .. }));
     let two = Lattice::new(vec![plane.clone(), Grid::covering(&[(0.0, 1.0)], &[9]).unwrap()]).unwrap();
-    assert!(matches!(refused(&Stats::new(two), &kernel(2), SIGMA2), Error::Unsupported { .. }));
+    assert!(matches!(rejected(&Stats::new(two), &kernel(2), SIGMA2), Error::Unsupported { .. }));
 
     let sparse = SparsePosterior::new(&stats, &kernel(2), SIGMA2).unwrap();
     assert!(matches!(sparse.evidence(&Stats::new(plane)), Err(Error::Unsupported { .. })));

@@ -318,7 +318,7 @@ fn readers_go_on_while_the_writer_learns() {
 }
 
 #[test]
-fn refused_rows_change_nothing() {
+fn rejected_rows_change_nothing() {
     let mut model = trained(300, small());
     let before = (model.count(), model.predict(&[1003.0, 0.0]).unwrap(), model.target_scale());
     for (x, y) in [([f64::NAN, 0.0], 1.0), ([1003.0, f64::INFINITY], 1.0), ([1003.0, 0.0], f64::NAN)] {
@@ -361,24 +361,24 @@ fn priors_hold_hyperparameters_where_data_say_little() {
 
 #[test]
 fn settings_are_checked() {
-    let refused = |dim: usize, settings: Settings| OnlineRegressor::new(dim, settings).unwrap_err();
+    let rejected = |dim: usize, settings: Settings| OnlineRegressor::new(dim, settings).unwrap_err();
     let base = Settings::default;
-    assert!(matches!(refused(0, base()), Error::Config { .. }));
-    let error = refused(9, Settings { features: Features::Identity, ..base() });
+    assert!(matches!(rejected(0, base()), Error::Config { .. }));
+    let error = rejected(9, Settings { features: Features::Identity, ..base() });
     assert!(error.to_string().contains("project"), "{error}");
-    assert!(matches!(refused(2, Settings { grid: vec![8, 8, 8], ..base() }), Error::Config { .. }));
+    assert!(matches!(rejected(2, Settings { grid: vec![8, 8, 8], ..base() }), Error::Config { .. }));
     assert!(matches!(
-        refused(2, Settings { schedule: Schedule::Geometric { ratio: 1.0 }, ..base() }),
+        rejected(2, Settings { schedule: Schedule::Geometric { ratio: 1.0 }, ..base() }),
         Error::Config { .. }
     ));
     assert!(matches!(
-        refused(2, Settings { half_life: Some(HalfLife::Rows(0.0)), ..base() }),
+        rejected(2, Settings { half_life: Some(HalfLife::Rows(0.0)), ..base() }),
         Error::Config { .. }
     ));
     let bounds = InputScaling::Bounds(vec![(0.0, 1.0), (2.0, 2.0)]);
-    assert!(matches!(refused(2, Settings { inputs: bounds, ..base() }), Error::Config { .. }));
+    assert!(matches!(rejected(2, Settings { inputs: bounds, ..base() }), Error::Config { .. }));
     let kernel = Some(Kernel::rbf(&[1.0]).unwrap());
-    assert!(matches!(refused(2, Settings { kernel, ..base() }), Error::WrongLength { .. }));
+    assert!(matches!(rejected(2, Settings { kernel, ..base() }), Error::WrongLength { .. }));
     let mut early = OnlineRegressor::new(2, Settings { targets: TargetScaling::None, ..base() }).unwrap();
     assert!(matches!(early.predict(&[0.0, 0.0]), Err(Error::Unsupported { .. })));
     assert!(matches!(early.finish_warm_up(), Err(Error::Unsupported { .. })));
@@ -471,13 +471,13 @@ fn warm_up_rows_beyond_declared_bounds_follow_the_policy() {
         for (i, (x, y)) in around(0.0, 0, 60).into_iter().enumerate() {
             // One row a little beyond the bounds, in the middle of the warm-up.
             let x = if i == 7 { 1.3 } else { x };
-            let refused = model.observe(&[x], y).is_err();
-            assert_eq!(refused, i == 7 && policy == OffGrid::Error, "{policy:?}, row {i}");
+            let rejected = model.observe(&[x], y).is_err();
+            assert_eq!(rejected, i == 7 && policy == OffGrid::Error, "{policy:?}, row {i}");
         }
         assert_eq!(model.count(), if policy == OffGrid::Extend { 60.0 } else { 59.0 }, "{policy:?}");
         assert!(model.predict(&[0.5]).unwrap().mean.is_finite());
     }
-    // What could never be covered is refused by itself, and the warm-up goes on.
+    // What could never be covered is rejected by itself, and the warm-up goes on.
     let mut model = OnlineRegressor::new(1, Settings { warm_up: Some(20), ..bounded() }).unwrap();
     for (i, (x, y)) in around(0.0, 0, 60).into_iter().enumerate() {
         let x = if i == 7 { 1e9 } else { x };

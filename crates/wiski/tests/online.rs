@@ -223,7 +223,7 @@ fn a_low_rank_model_streams_what_it_batches() {
     let before = a.predict(&[0.5, 0.5]).unwrap();
     let outcome = a.forget(&[0.123, 0.987], 3.0, 1e-6);
     if outcome.is_err() {
-        assert_eq!(a.predict(&[0.5, 0.5]).unwrap(), before, "a refused removal changes nothing");
+        assert_eq!(a.predict(&[0.5, 0.5]).unwrap(), before, "a rejected removal changes nothing");
     }
     // A root may have more columns once the grid has grown.
     let mut root = Stats::low_rank(unit_grid(&[8]), 1000).unwrap();

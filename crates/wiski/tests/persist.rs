@@ -287,7 +287,7 @@ fn checksummed(body: &[u8], kind: &str) -> Vec<u8> {
     bytes
 }
 
-/// A body changed on purpose, with a checksum that fits, must be refused or give a model that works: never a
+/// A body changed on purpose, with a checksum that fits, must be rejected or give a model that works: never a
 /// panic.
 #[test]
 fn hostile_files_never_panic() {
@@ -431,14 +431,14 @@ fn a_durable_model_dropped_at_any_row_recovers_to_the_last_bit() {
     let mut whole = stored(6);
     let expected: Vec<_> = rows.iter().map(|(x, y)| step(&mut whole, x, *y)).collect();
     let options =
-        DurableOptions { sync: Sync::Every(Duration::from_hours(1)), compact_after: 40, keep_refused: true };
+        DurableOptions { sync: Sync::Every(Duration::from_hours(1)), compact_after: 40, keep_rejected: true };
     let mut done = 0;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(11);
     while done < rows.len() {
         let (mut durable, recovered) = Durable::open(&scratch.0, options, || Ok(stored(6))).unwrap();
         assert_eq!(durable.stored().rows, done as u64);
         assert_eq!(recovered.from_snapshot + recovered.replayed, done as u64);
-        assert_eq!((recovered.refused, recovered.dropped_bytes), (0, 0));
+        assert_eq!((recovered.rejected, recovered.dropped_bytes), (0, 0));
         // A second process is kept out.
         let error = Durable::open(&scratch.0, options, || Ok(stored(6))).unwrap_err().to_string();
         assert!(error.contains("another process"), "{error}");
@@ -455,7 +455,7 @@ fn a_durable_model_dropped_at_any_row_recovers_to_the_last_bit() {
 #[test]
 fn a_crash_between_snapshot_and_new_journal_learns_nothing_twice() {
     let scratch = Scratch::new("between");
-    let options = DurableOptions { sync: Sync::EveryRow, compact_after: 1000, keep_refused: true };
+    let options = DurableOptions { sync: Sync::EveryRow, compact_after: 1000, keep_rejected: true };
     let rows = rows(80, 12);
     let (mut durable, _) = Durable::open(&scratch.0, options, || Ok(stored(6))).unwrap();
     rows[..50].iter().for_each(|(x, y)| {
@@ -502,13 +502,13 @@ fn no_flipped_bit_makes_later_rows_disappear() {
             fs::write(&path, &bytes).unwrap();
             let opened = Journal::open(&path, 3, Sync::Never, |_| Ok(()));
             assert!(opened.is_err(), "byte {at}, bit {bit}: {:?}", opened.unwrap().1);
-            assert!(fs::read(&path).unwrap() == bytes, "a refused journal is left alone");
+            assert!(fs::read(&path).unwrap() == bytes, "a rejected journal is left alone");
         }
     }
 }
 
 #[test]
-fn a_snapshot_older_than_its_journal_is_refused() {
+fn a_snapshot_older_than_its_journal_is_rejected() {
     let scratch = Scratch::new("older");
     let options = DurableOptions { compact_after: 1000, ..DurableOptions::default() };
     let (mut durable, _) = Durable::open(&scratch.0, options, || Ok(stored(6))).unwrap();
@@ -525,24 +525,24 @@ fn a_snapshot_older_than_its_journal_is_refused() {
 }
 
 #[test]
-fn refused_rows_are_taken_back_or_kept_as_wanted() {
-    for keep_refused in [false, true] {
-        let scratch = Scratch::new(if keep_refused { "kept" } else { "taken-back" });
-        let options = DurableOptions { keep_refused, ..DurableOptions::default() };
+fn rejected_rows_are_taken_back_or_kept_as_wanted() {
+    for keep_rejected in [false, true] {
+        let scratch = Scratch::new(if keep_rejected { "kept" } else { "taken-back" });
+        let options = DurableOptions { keep_rejected, ..DurableOptions::default() };
         let (mut durable, _) = Durable::open(&scratch.0, options, || Ok(stored(6))).unwrap();
         let rows = rows(30, 22);
         rows.iter().for_each(|(x, y)| drop(durable.step(&entry(x, *y)).unwrap()));
         let bad = Row { target: Target::Label("no number"), ..entry(&[0.0; 3], 0.0) };
         assert!(durable.step(&bad).is_err());
-        assert_eq!(durable.rows(), 30 + u64::from(keep_refused));
+        assert_eq!(durable.rows(), 30 + u64::from(keep_rejected));
         durable.step(&entry(&rows[0].0, rows[0].1)).unwrap();
         let expected = persist::to_bytes(durable.stored()).unwrap();
         drop(durable);
         fs::write(scratch.path(".model.wiski.1.2.tmp"), "half a snapshot").unwrap();
         let (durable, recovered) = Durable::open(&scratch.0, options, || Ok(stored(6))).unwrap();
         assert_eq!(
-            (recovered.replayed, recovered.refused),
-            (31 + u64::from(keep_refused), u64::from(keep_refused))
+            (recovered.replayed, recovered.rejected),
+            (31 + u64::from(keep_rejected), u64::from(keep_rejected))
         );
         assert!(persist::to_bytes(durable.stored()).unwrap() == expected);
         assert!(!scratch.path(".model.wiski.1.2.tmp").exists());

@@ -335,7 +335,7 @@ fn joint_predictions_are_pulled_back() {
         };
         surface.predict(&h, &mut joint).unwrap();
         let mut gradient = vec![0.0; h.len()];
-        surface.pull_back(&h, &joint, &by_mean, &by_covariance, &mut gradient).unwrap();
+        surface.vjp(&h, &joint, &by_mean, &by_covariance, &mut gradient).unwrap();
         for k in 0..h.len() {
             let moved = |step: f64| {
                 let mut h = h.clone();
@@ -589,7 +589,7 @@ fn models_have_points_like_any_other_block() {
     }
 }
 
-/// Effects of the blocks against dense formulas with centred weights; their means add up to the whole.
+/// Effects of the blocks against dense formulas with centered weights; their means add up to the whole.
 #[test]
 fn effects_and_shares_have_the_points_last() {
     for case in Case::all(Family::Matern52) {
@@ -666,7 +666,7 @@ fn variances_are_never_negative() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn what_cannot_be_is_rejected() {
     let case = &Case::all(Family::Matern32)[0];
     let d = case.lattice.dim();
     let mut stats = Stats::new(case.lattice.clone());
@@ -710,8 +710,8 @@ fn what_cannot_be_is_refused() {
             .build()
     };
     for engine in ["sparse", "krylov"] {
-        let refused = builder(engine.parse().unwrap());
-        assert!(matches!(refused, Err(Error::Unsupported { .. })), "{engine}");
+        let rejected = builder(engine.parse().unwrap());
+        assert!(matches!(rejected, Err(Error::Unsupported { .. })), "{engine}");
     }
     let model = builder(Engine::Auto).unwrap();
     assert_eq!(model.engine(), "dense");

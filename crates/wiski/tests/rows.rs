@@ -76,7 +76,7 @@ fn joint_predictions_of_rows_have_the_right_gradients() {
             mean + joint.covariance.iter().zip(&by_covariance).map(|(c, g)| c * g).sum::<f64>()
         };
         let mut gradient = vec![0.0; q * columns];
-        surface.pull_back(&points, &joint, &by_mean, &by_covariance, &mut gradient).unwrap();
+        surface.vjp(&points, &joint, &by_mean, &by_covariance, &mut gradient).unwrap();
         for k in 0..q * columns {
             let step = 1e-5;
             let at = |d: f64| {

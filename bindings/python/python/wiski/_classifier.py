@@ -26,7 +26,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
     ----------
     {PARAMETERS}
     unseen : {{"error", "add"}}, default="error"
-        What to do with a class that comes up after the warm-up: refuse the row, or make it a new class.
+        What to do with a class that comes up after the warm-up: reject the row, or make it a new class.
 
     Attributes
     ----------

@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError as _NotFitted
 
 
 class WiskiError(ValueError):
-    """Something was refused; the message names the value and its place."""
+    """Something was rejected; the message names the value and its place."""
 
 
 class OffGridError(WiskiError):

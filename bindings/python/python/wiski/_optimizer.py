@@ -1,4 +1,4 @@
-"""Bayesian optimisation by asking and telling."""
+"""Bayesian optimization by asking and telling."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class _JointPrediction(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, by_mean: Tensor, by_covariance: Tensor) -> tuple[Tensor, None]:
         (X,) = ctx.saved_tensors
-        gradient = ctx.surface.pull_back(_numpy(X), _numpy(by_mean), _numpy(by_covariance))
+        gradient = ctx.surface.vjp(_numpy(X), _numpy(by_mean), _numpy(by_covariance))
         return torch.from_numpy(gradient).to(X), None
 
 
@@ -55,7 +55,7 @@ class WiskiModel(Model, FantasizeMixin):
     Parameters
     ----------
     regressor : OnlineGPRegressor
-        A model whose warm-up is over. It is not changed. For optimisation over a box, give it these ``bounds``.
+        A model whose warm-up is over. It is not changed. For optimization over a box, give it these ``bounds``.
 
     Examples
     --------

@@ -17,7 +17,7 @@ _MOST = 50
 
 
 class WiskiSampler(BaseSampler):
-    """Proposes numbers by Bayesian optimisation with :class:`wiski.Optimizer`; a proposal takes as long after ten
+    """Proposes numbers by Bayesian optimization with :class:`wiski.Optimizer`; a proposal takes as long after ten
     thousand trials as after a thousand.
 
     The first fifty numeric parameters, by name, are searched together; others, and categories, are drawn at random.

@@ -14,7 +14,7 @@ use crate::reading::{self, BadRows, ReadingOptions, Wanted};
 
 /// Choose the rows of a pool whose measurement would lower the model's uncertainty most.
 ///
-/// The sum of the posterior variances over the reference rows after measuring is minimised, exactly and without
+/// The sum of the posterior variances over the reference rows after measuring is minimized, exactly and without
 /// refitting; what will be found does not matter for it.
 #[derive(Args)]
 pub(crate) struct Explore {

@@ -14,7 +14,7 @@ use crate::reading::{self, BadRows, ReadingOptions, Wanted};
 /// Un-learn rows that a model has learned, exactly: afterwards it is as if they had never been there.
 ///
 /// The rows must have the values they were learned with. Models with learned features must have been frozen
-/// (wiski merge --freeze, or wiski shard) before they learned them. Nothing is written if a row is refused.
+/// (wiski merge --freeze, or wiski shard) before they learned them. Nothing is written if a row is rejected.
 #[derive(Args)]
 pub(crate) struct Forget {
     /// A model file
@@ -47,9 +47,9 @@ impl Forget {
         let (mut row, mut forgotten) = (Row::default(), 0u64);
         while reading::next(&mut rows, &mut row, &mut bad)? {
             if let Err(error) = stored.model.forget(&reading::as_model_row(&row)) {
-                bad.refuse(
+                bad.reject(
                     row.number,
-                    reading::refusal(&error, rows.name(), &row, &stored.columns, &stored.model),
+                    reading::rejection(&error, rows.name(), &row, &stored.columns, &stored.model),
                 )?;
                 continue;
             }

@@ -1,4 +1,4 @@
-//! `wiski optimize`: Bayesian optimisation of a program, of a test function, or by asking and telling.
+//! `wiski optimize`: Bayesian optimization of a program, of a test function, or by asking and telling.
 //!
 //! What the user said (this file) is checked and run (`search`, with `programs` for the user's own); `space` reads space
 //! files and names points, `show` prints and draws.
@@ -240,7 +240,7 @@ impl SearchOptions {
             Some(a) => Strategy::Joint(a),
         };
         Ok(OptimizerSettings {
-            goal: if self.maximize { Goal::Maximise } else { Goal::Minimise },
+            goal: if self.maximize { Goal::Maximize } else { Goal::Minimize },
             strategy,
             initial: self.initial,
             grid: self.grid,

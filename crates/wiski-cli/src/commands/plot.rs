@@ -188,9 +188,9 @@ pub(crate) fn figures(stored: &mut Stored, view: &View) -> Result<Vec<Box<dyn Fi
         return Ok(Vec::new());
     }
     let ranges = ranges(&stored.model);
-    let mut centre: Vec<f64> =
+    let mut center: Vec<f64> =
         ranges.iter().enumerate().map(|(k, range)| middle(&stored.model, k, *range)).collect();
-    view.at.iter().for_each(|&(k, value)| centre[k] = value);
+    view.at.iter().for_each(|&(k, value)| center[k] = value);
     let names = stored.columns.inputs.clone();
     let axes = match (&view.axes[..], names.len()) {
         ([], 1) => vec![0],
@@ -198,11 +198,11 @@ pub(crate) fn figures(stored: &mut Stored, view: &View) -> Result<Vec<Box<dyn Fi
         (axes, _) => axes.to_vec(),
     };
     match axes[..] {
-        [k] => Ok(vec![Box::new(curve(stored, view, &centre, k, ranges[k])?)]),
-        [a, b] => Ok(vec![Box::new(map(stored, view, &centre, [a, b], [ranges[a], ranges[b]])?)]),
-        _ => Ok(match effects(stored, &centre, &ranges)? {
+        [k] => Ok(vec![Box::new(curve(stored, view, &center, k, ranges[k])?)]),
+        [a, b] => Ok(vec![Box::new(map(stored, view, &center, [a, b], [ranges[a], ranges[b]])?)]),
+        _ => Ok(match effects(stored, &center, &ranges)? {
             Some(effects) => vec![Box::new(effects)],
-            None => vec![Box::new(slices(stored, &centre, &ranges)?)],
+            None => vec![Box::new(slices(stored, &center, &ranges)?)],
         }),
     }
 }
@@ -228,9 +228,9 @@ fn quantity(stored: &Stored) -> String {
     }
 }
 
-/// Values along one input, the others staying at `centre`.
-fn along(stored: &mut Stored, centre: &[f64], k: usize, xs: &[f64]) -> Result<Vec<[f64; 3]>> {
-    let mut x = centre.to_vec();
+/// Values along one input, the others staying at `center`.
+fn along(stored: &mut Stored, center: &[f64], k: usize, xs: &[f64]) -> Result<Vec<[f64; 3]>> {
+    let mut x = center.to_vec();
     xs.iter()
         .map(|&v| {
             x[k] = v;
@@ -239,9 +239,9 @@ fn along(stored: &mut Stored, centre: &[f64], k: usize, xs: &[f64]) -> Result<Ve
         .collect()
 }
 
-fn curve(stored: &mut Stored, view: &View, centre: &[f64], k: usize, range: (f64, f64)) -> Result<Curve> {
+fn curve(stored: &mut Stored, view: &View, center: &[f64], k: usize, range: (f64, f64)) -> Result<Curve> {
     let x = along_input(&stored.model, k, range, 300);
-    let values = along(stored, centre, k, &x)?;
+    let values = along(stored, center, k, &x)?;
     let band = |sign: f64, which: usize| -> Vec<f64> {
         values.iter().map(|v| v[0] + sign * Z95 * v[which]).collect()
     };
@@ -265,14 +265,14 @@ fn curve(stored: &mut Stored, view: &View, centre: &[f64], k: usize, range: (f64
 fn map(
     stored: &mut Stored,
     view: &View,
-    centre: &[f64],
+    center: &[f64],
     [a, b]: [usize; 2],
     [range_a, range_b]: [(f64, f64); 2],
 ) -> Result<Map> {
     ensure!(a != b, "--axes: two different inputs are needed");
     let x = along_input(&stored.model, a, range_a, 80);
     let y = along_input(&stored.model, b, range_b, 80);
-    let mut point = centre.to_vec();
+    let mut point = center.to_vec();
     let (mut mean, mut std) = (Vec::new(), Vec::new());
     for &v in &y {
         point[b] = v;
@@ -300,7 +300,7 @@ fn map(
 
 /// What the blocks of an additive model add to a prediction, the most important first: curves of those that read
 /// one column or one direction. `None` for other models.
-fn effects(stored: &mut Stored, centre: &[f64], ranges: &[(f64, f64)]) -> Result<Option<Effects>> {
+fn effects(stored: &mut Stored, center: &[f64], ranges: &[(f64, f64)]) -> Result<Option<Effects>> {
     const SHOWN: usize = 12;
     let names = &stored.columns.inputs;
     let along: Vec<Vec<f64>> =
@@ -321,7 +321,7 @@ fn effects(stored: &mut Stored, centre: &[f64], ranges: &[(f64, f64)]) -> Result
             Reads::Column(k) => {
                 let x = along[*k].clone();
                 let row = |v: &f64| {
-                    let mut row = centre.to_vec();
+                    let mut row = center.to_vec();
                     row[*k] = *v;
                     row
                 };
@@ -334,8 +334,8 @@ fn effects(stored: &mut Stored, centre: &[f64], ranges: &[(f64, f64)]) -> Result
                 let row = |t: &f64| -> Vec<f64> {
                     // Directions lead through numbers only.
                     let share = |k: usize| if numeric[k] { t * weights[k] / top } else { 0.0 };
-                    let at = |k: usize| centre[k] + share(k) * 0.5 * (ranges[k].1 - ranges[k].0);
-                    (0..centre.len()).map(at).collect()
+                    let at = |k: usize| center[k] + share(k) * 0.5 * (ranges[k].1 - ranges[k].0);
+                    (0..center.len()).map(at).collect()
                 };
                 let mut leading: Vec<usize> = (0..weights.len()).collect();
                 leading.sort_by(|a, b| weights[*b].abs().total_cmp(&weights[*a].abs()));
@@ -360,11 +360,11 @@ fn effects(stored: &mut Stored, centre: &[f64], ranges: &[(f64, f64)]) -> Result
 }
 
 /// One curve for each input, the others staying in the middle.
-fn slices(stored: &mut Stored, centre: &[f64], ranges: &[(f64, f64)]) -> Result<Effects> {
+fn slices(stored: &mut Stored, center: &[f64], ranges: &[(f64, f64)]) -> Result<Effects> {
     let mut effects = Vec::new();
     for (k, &range) in ranges.iter().enumerate() {
         let x = along_input(&stored.model, k, range, 120);
-        let values = along(stored, centre, k, &x)?;
+        let values = along(stored, center, k, &x)?;
         let band = |sign: f64| values.iter().map(|v| v[0] + sign * Z95 * v[1]).collect();
         effects.push(Effect {
             name: stored.columns.inputs[k].clone(),

@@ -70,7 +70,7 @@ impl Predict {
             let answer = match model.predict_noisy(&row.inputs, row.noise) {
                 Ok(answer) => answer,
                 Err(error) => {
-                    bad.refuse(row.number, reading::refusal(&error, rows.name(), &row, &columns, &model))?;
+                    bad.reject(row.number, reading::rejection(&error, rows.name(), &row, &columns, &model))?;
                     continue;
                 }
             };

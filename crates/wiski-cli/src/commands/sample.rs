@@ -86,9 +86,9 @@ impl Sample {
                         values.into_iter().for_each(|v| out.number(v));
                         out.end_row()?;
                     }
-                    Err(error) => bad.refuse(
+                    Err(error) => bad.reject(
                         row.number,
-                        reading::refusal(&error, rows.name(), &row, &stored.columns, &stored.model),
+                        reading::rejection(&error, rows.name(), &row, &stored.columns, &stored.model),
                     )?,
                 }
             }

@@ -85,7 +85,7 @@ pub(crate) struct Stream {
     #[arg(long)]
     json: bool,
 
-    /// Print a line for every row as it arrives: mean, standard deviation, standardised residual, alarm
+    /// Print a line for every row as it arrives: mean, standard deviation, standardized residual, alarm
     #[arg(long, value_name = "FORMAT", value_enum, num_args = 0..=1, default_missing_value = "csv")]
     emit: Option<Emit>,
 

@@ -12,7 +12,7 @@ use crate::output::say;
 use crate::progress::Progress;
 use crate::reading::{self, BadRows, ReadingOptions, Wanted};
 
-/// Learn further rows into a saved model: all of them, or, if one is refused, none.
+/// Learn further rows into a saved model: all of them, or, if one is rejected, none.
 #[derive(Args)]
 pub(crate) struct Update {
     /// A model file
@@ -50,9 +50,9 @@ impl Update {
         let (mut row, mut learned) = (Row::default(), 0u64);
         while reading::next(&mut rows, &mut row, &mut bad)? {
             if let Err(error) = stored.step(&reading::as_model_row(&row)) {
-                bad.refuse(
+                bad.reject(
                     row.number,
-                    reading::refusal(&error, rows.name(), &row, &stored.columns, &stored.model),
+                    reading::rejection(&error, rows.name(), &row, &stored.columns, &stored.model),
                 )?;
                 continue;
             }

@@ -38,7 +38,7 @@ pub(crate) enum Error {
     TargetIsInput { file: String, name: String },
 }
 
-/// A specialised result.
+/// A specialized result.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A row that cannot be used, and why.

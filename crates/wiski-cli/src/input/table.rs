@@ -28,8 +28,8 @@ impl Table {
     /// Reads what is left of `rows`. Bad rows go to `on_bad`, an error of which ends the reading.
     pub(crate) fn read(rows: &mut Rows, on_bad: &mut dyn FnMut(BadRow) -> Result<()>) -> Result<Self> {
         let mut table = Self { width: rows.inputs.len(), ..Self::default() };
-        let labelled = rows.target.as_ref().is_some_and(|(_, target)| target.kind == TargetKind::Label);
-        let targeted = rows.target.is_some() && !labelled;
+        let labeled = rows.target.as_ref().is_some_and(|(_, target)| target.kind == TargetKind::Label);
+        let targeted = rows.target.is_some() && !labeled;
         let mut row = Row::default();
         while rows.next_good(&mut row, on_bad)? {
             table.inputs.extend_from_slice(&row.inputs);
@@ -39,7 +39,7 @@ impl Table {
             if targeted {
                 table.target.push(row.target.unwrap_or(f64::NAN));
             }
-            if labelled {
+            if labeled {
                 table.labels.push(row.label.clone().unwrap_or_default());
             }
         }

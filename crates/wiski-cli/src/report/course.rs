@@ -1,7 +1,7 @@
 //! Sums along a stream of any length, in bounded memory.
 //!
 //! Two records are kept. At row counts that grow by a tenth, the sums so far: for a logarithmic axis. And sums over
-//! consecutive segments of equal length, which doubles (neighbours merge) whenever there are too many: for a linear
+//! consecutive segments of equal length, which doubles (neighbors merge) whenever there are too many: for a linear
 //! axis.
 
 use wiski_figures::Metric;

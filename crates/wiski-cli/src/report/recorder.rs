@@ -25,10 +25,10 @@ pub(crate) struct Recorder {
     skipped: u64,
     /// Squared errors, negative log densities, and how many targets lay inside the 95 % interval.
     course: Course,
-    /// Standardised errors up to which a target lies inside each level's interval, and counts between them.
+    /// Standardized errors up to which a target lies inside each level's interval, and counts between them.
     reach: [f64; BINS],
     inside: [f64; BINS + 1],
-    /// Inner edges of the bins of the integral transform as standardised errors, and counts.
+    /// Inner edges of the bins of the integral transform as standardized errors, and counts.
     edges: [f64; BINS - 1],
     pit: [f64; BINS],
     bars: [f64; BARS],

@@ -42,7 +42,7 @@ impl Thinned {
     }
 }
 
-/// Leading zero bits of a hash (the finaliser of SplitMix64).
+/// Leading zero bits of a hash (the finalizer of SplitMix64).
 fn zeros(number: u64) -> u32 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

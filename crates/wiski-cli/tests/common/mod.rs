@@ -74,10 +74,10 @@ impl Folder {
         done.out
     }
 
-    /// Runs what must be refused: exit code 2 and one line that contains `message`.
-    pub(crate) fn refused(&self, arguments: &str, message: &str) {
+    /// Runs what must be rejected: exit code 2 and one line that contains `message`.
+    pub(crate) fn rejected(&self, arguments: &str, message: &str) {
         let done = self.run(arguments);
-        done.is_refusal(arguments, message);
+        done.is_rejection(arguments, message);
     }
 
     pub(crate) fn json(&self, arguments: &str) -> serde_json::Value {
@@ -86,7 +86,7 @@ impl Folder {
 }
 
 impl Done {
-    pub(crate) fn is_refusal(&self, arguments: &str, message: &str) {
+    pub(crate) fn is_rejection(&self, arguments: &str, message: &str) {
         assert_eq!(self.code, Some(2), "wiski {arguments}\n{}{}", self.out, self.err);
         assert_eq!(self.err.trim_end().lines().count(), 1, "wiski {arguments}\n{}", self.err);
         assert!(self.err.contains(message), "wiski {arguments}\n{}expected: {message}", self.err);

@@ -52,7 +52,7 @@ impl Training {
     }
 }
 
-/// A model with unknowns, an objective to be minimised and its gradient.
+/// A model with unknowns, an objective to be minimized and its gradient.
 pub(super) trait Descent {
     /// The unknowns: kernel and noise first, then what is variational, the feature map last.
     fn position(&self) -> Result<Vec<f64>>;

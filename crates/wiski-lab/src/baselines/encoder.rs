@@ -4,14 +4,14 @@
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::Result;
-use wiski::feature::{FeatureMap, Identity, Linear, Moments, Normaliser, Tape, start};
+use wiski::feature::{FeatureMap, Identity, Linear, Moments, Normalizer, Tape, start};
 
 /// A feature map with the moments of the rows it has seen.
 #[derive(Debug, Clone)]
 pub struct Encoder {
     map: FeatureMap,
     moments: Moments,
-    work: Normaliser,
+    work: Normalizer,
     tape: Tape,
 }
 
@@ -29,7 +29,7 @@ impl Encoder {
 
     fn of(map: FeatureMap) -> Self {
         let moments = map.new_moments();
-        Self { map, moments, work: Normaliser::default(), tape: Tape::new() }
+        Self { map, moments, work: Normalizer::default(), tape: Tape::new() }
     }
 
     /// The number of columns.
@@ -61,7 +61,7 @@ impl Encoder {
     /// The features of the rows, row after row.
     pub fn features(&self, rows: &[f64]) -> Result<Vec<f64>> {
         let (d, k) = (self.map.input_dim(), self.map.output_dim());
-        let (mut work, mut tape) = (Normaliser::default(), Tape::new());
+        let (mut work, mut tape) = (Normalizer::default(), Tape::new());
         let view = self.map.prepare(&self.moments, &mut work)?;
         let mut h = vec![0.0; rows.len() / d * k];
         for (x, h) in rows.chunks_exact(d).zip(h.chunks_exact_mut(k)) {
@@ -71,7 +71,7 @@ impl Encoder {
     }
 
     /// Adds ∂F/∂φ, given ∂F/∂h of the rows.
-    pub fn pull_back(&mut self, rows: &[f64], by_h: &[f64], by_phi: &mut [f64]) -> Result<()> {
+    pub fn vjp(&mut self, rows: &[f64], by_h: &[f64], by_phi: &mut [f64]) -> Result<()> {
         if self.map.parameters().is_empty() {
             return Ok(());
         }

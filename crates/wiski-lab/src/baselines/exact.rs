@@ -86,9 +86,9 @@ impl ExactGp {
         &self.encoder
     }
 
-    /// Maximises evidence and priors in the logarithms of kernel parameters and noise, from where they are, in the
+    /// Maximizes evidence and priors in the logarithms of kernel parameters and noise, from where they are, in the
     /// ranges that wiski has. The feature map stays.
-    pub fn refit(&mut self, priors: &Priors, optimiser: &LbfgsB) -> Result<()> {
+    pub fn refit(&mut self, priors: &Priors, optimizer: &LbfgsB) -> Result<()> {
         let start: Vec<f64> = self.natural().iter().map(|v| v.ln()).collect();
         let mut range = vec![(1e-2f64, 1e2f64); start.len()];
         range[0] = (1e-6, 1e6);
@@ -98,7 +98,7 @@ impl ExactGp {
         let lo = range.iter().map(|r| r.0.ln()).collect();
         let bounds = Bounds::new(lo, range.iter().map(|r| r.1.ln()).collect())?;
         let mut objective = Refit { model: self, priors };
-        let end = optimiser.minimize(&mut objective, &start, &bounds)?;
+        let end = optimizer.minimize(&mut objective, &start, &bounds)?;
         self.set_natural(&end.x)
     }
 
@@ -192,7 +192,7 @@ impl Descent for ExactGp {
         let (theta, phi) = gradient.split_at_mut(self.hyper.dim());
         self.hyper.chain(&slopes.kernel, slopes.noise, theta)?;
         phi.fill(0.0);
-        self.encoder.pull_back(&self.rows, &slopes.h, phi)?;
+        self.encoder.vjp(&self.rows, &slopes.h, phi)?;
         Ok(value)
     }
 }
@@ -255,7 +255,7 @@ impl Slopes {
         let mut by_h = vec![0.0; h.len()];
         let mut slots = Slots { parameters: &mut kernel, a: Some(&mut by_h), b: None };
         let k = hyper.kernel.gram(h);
-        hyper.kernel.pull_back((h, h), k.as_ref(), by_k.as_ref(), &mut slots);
+        hyper.kernel.vjp((h, h), k.as_ref(), by_k.as_ref(), &mut slots);
         by_h.iter_mut().for_each(|g| *g *= 2.0); // K is symmetric: each point is a row and a column
         Self { kernel, noise: by_noise, h: by_h }
     }

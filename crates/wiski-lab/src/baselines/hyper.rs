@@ -1,6 +1,6 @@
 //! Kernel and noise with the unconstrained numbers by which they are learned.
 //!
-//! The parametrisation is that of the reference implementation: softplus, with a floor of 10⁻⁴ on the noise, so
+//! The parametrization is that of the reference implementation: softplus, with a floor of 10⁻⁴ on the noise, so
 //! that the paper's learning rates mean what they meant there.
 
 use wiski::Result;

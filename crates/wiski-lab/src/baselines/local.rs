@@ -1,8 +1,8 @@
 //! Local Gaussian processes (Nguyen-Tuong, Seeger and Peters 2008).
 //!
-//! Rows are dealt to local models by their distance to the models' centres, measured by the kernel:
+//! Rows are dealt to local models by their distance to the models' centers, measured by the kernel:
 //! w_k(x) = exp(−½ Σ_j (x_j − c_kj)²/ℓ_j²). A row joins the model with the largest weight if that exceeds a
-//! threshold, and opens a new model at itself otherwise. A centre is the mean of its rows. A model that has
+//! threshold, and opens a new model at itself otherwise. A center is the mean of its rows. A model that has
 //! n_max rows gives up its oldest for a new one. Predictions are mixtures over all models with weights w_k,
 //!
 //! ```text
@@ -43,7 +43,7 @@ pub struct LocalGps {
 
 #[derive(Debug, Clone, Default)]
 struct Local {
-    centre: Vec<f64>,
+    center: Vec<f64>,
     h: Vec<f64>,
     y: Vec<f64>,
     noise: Vec<f64>,
@@ -74,7 +74,7 @@ impl Local {
         self.y.push(y);
         self.noise.push(noise);
         let n = self.y.len() as f64;
-        self.centre = (0..h.len()).map(|k| self.h.iter().skip(k).step_by(h.len()).sum::<f64>() / n).collect();
+        self.center = (0..h.len()).map(|k| self.h.iter().skip(k).step_by(h.len()).sum::<f64>() / n).collect();
         self.solved.take();
     }
 
@@ -125,10 +125,10 @@ impl LocalGps {
     /// log w_k(h) of every model.
     fn log_weights(&self, h: &[f64]) -> Vec<f64> {
         let lengthscales = &self.hyper.kernel.parameters()[1..];
-        let distance = |centre: &[f64]| -> f64 {
-            h.iter().zip(centre).zip(lengthscales).map(|((h, c), l)| ((h - c) / l).powi(2)).sum()
+        let distance = |center: &[f64]| -> f64 {
+            h.iter().zip(center).zip(lengthscales).map(|((h, c), l)| ((h - c) / l).powi(2)).sum()
         };
-        self.models.iter().map(|m| -0.5 * distance(&m.centre)).collect()
+        self.models.iter().map(|m| -0.5 * distance(&m.center)).collect()
     }
 
     /// Gives a row to its model; returns which.

@@ -86,7 +86,7 @@ impl Preconditioner {
     }
 
     /// Vectors with covariance P̂ from standard normal ones: `inside` for the columns of L, `outside` for rows.
-    fn colour(&self, inside: &Mat<f64>, outside: &Mat<f64>) -> Mat<f64> {
+    fn color(&self, inside: &Mat<f64>, outside: &Mat<f64>) -> Mat<f64> {
         let mut z = &self.l * inside.submatrix(0, 0, self.l.ncols(), inside.ncols());
         for j in 0..z.ncols() {
             for i in 0..z.nrows() {
@@ -322,7 +322,7 @@ impl PcgGp {
 
     /// y and the probes, side by side.
     fn right_hand_sides(&self, preconditioner: &Preconditioner) -> Mat<f64> {
-        let z = preconditioner.colour(&self.inside, &self.outside);
+        let z = preconditioner.color(&self.inside, &self.outside);
         Mat::from_fn(self.y.len(), 1 + z.ncols(), |i, j| if j == 0 { self.y[i] } else { z[(i, j - 1)] })
     }
 }
@@ -371,12 +371,12 @@ impl Descent for PcgGp {
         let mut by_kernel = vec![0.0; self.hyper.kernel.parameters().len()];
         let mut by_h = vec![0.0; self.h.len()];
         let mut slots = Slots { parameters: &mut by_kernel, a: Some(&mut by_h), b: None };
-        self.hyper.kernel.pull_back((&self.h, &self.h), gram.as_ref(), by_k.as_ref(), &mut slots);
+        self.hyper.kernel.vjp((&self.h, &self.h), gram.as_ref(), by_k.as_ref(), &mut slots);
         by_h.iter_mut().for_each(|g| *g *= 2.0);
         let (theta, phi) = gradient.split_at_mut(self.hyper.dim());
         self.hyper.chain(&by_kernel, by_noise, theta)?;
         phi.fill(0.0);
-        self.encoder.pull_back(&self.rows, &by_h, phi)?;
+        self.encoder.vjp(&self.rows, &by_h, phi)?;
         let value = 0.5 * dot(&self.y, u.col_as_slice(0)) / n as f64;
         self.solutions = Some(u);
         Ok(value)

@@ -196,9 +196,9 @@ impl StreamingSgpr {
             let by_gram = Mat::from_fn(memory.precision.nrows(), memory.precision.ncols(), |i, j| {
                 -0.5 * scale * memory.precision[(i, j)]
             });
-            basis.pull_back_gram((&memory.z, gram.as_ref()), by_gram.as_ref(), &mut by_parameters, None);
+            basis.vjp_gram((&memory.z, gram.as_ref()), by_gram.as_ref(), &mut by_parameters, None);
         }
-        basis.pull_back(&mut blocks, &mut by_parameters, &mut by_z);
+        basis.vjp(&mut blocks, &mut by_parameters, &mut by_z);
         by_parameters[0] -= 0.5 * scale * weights.iter().sum::<f64>();
         // With w_i = 1/(σ²d_i): ∂F/∂w_i = ½/w_i − ½ E[(y_i − f_i)²], and ∂w_i/∂σ² = −w_i/σ².
         let fitted = apply(new.phi.as_ref(), &mean);
@@ -217,7 +217,7 @@ impl StreamingSgpr {
         z.copy_from_slice(&by_z);
         phi.fill(0.0);
         let l = basis.l;
-        self.encoder.pull_back(&self.rows, &by_h, phi)?;
+        self.encoder.vjp(&self.rows, &by_h, phi)?;
         Ok(Posterior { l, r: root, linear: r, mean, bound })
     }
 }

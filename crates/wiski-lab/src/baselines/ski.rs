@@ -235,7 +235,7 @@ impl BatchSki {
         Ok(conjugate_gradients(|v| self.product(operator, v), same, b, None, limits.0, limits.1)?.x)
     }
 
-    /// An orthonormal Q and tridiagonal T with K̂ ≈ Q T Qᵀ on the Krylov space of y, orthogonalised twice.
+    /// An orthonormal Q and tridiagonal T with K̂ ≈ Q T Qᵀ on the Krylov space of y, orthogonalized twice.
     fn lanczos(&self, operator: &Kronecker) -> (Mat<f64>, Mat<f64>) {
         let n = self.y.len();
         let most = self.iterations.rank.min(n);
@@ -377,7 +377,7 @@ impl Descent for BatchSki {
         let (theta, phi) = gradient.split_at_mut(self.hyper.dim());
         self.hyper.chain(&by_kernel, by_noise, theta)?;
         phi.fill(0.0);
-        self.encoder.pull_back(&self.rows, &by_h, phi)?;
+        self.encoder.vjp(&self.rows, &by_h, phi)?;
         Ok(0.5 * dot(&self.y, u.col_as_slice(0)) / n as f64)
     }
 }

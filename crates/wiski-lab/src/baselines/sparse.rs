@@ -65,7 +65,7 @@ impl<'a> Basis<'a> {
     }
 
     /// Adds ∂F/∂parameters, ∂F/∂Z and, for each block where wanted, ∂F/∂x, given ∂F/∂Φ of each block.
-    pub(super) fn pull_back(&self, blocks: &mut [Returned], by_parameters: &mut [f64], by_z: &mut [f64]) {
+    pub(super) fn vjp(&self, blocks: &mut [Returned], by_parameters: &mut [f64], by_z: &mut [f64]) {
         let m = self.gram.nrows();
         let mut pi = Mat::<f64>::zeros(m, m);
         for Returned { block, by_phi, by_x } in blocks.iter_mut() {
@@ -74,15 +74,15 @@ impl<'a> Basis<'a> {
             let mut by_k = by_phi.transpose().to_owned();
             solve_lower_transposed(self.l.as_ref(), by_k.as_mut());
             let mut slots = Slots { parameters: by_parameters, a: by_x.as_deref_mut(), b: Some(by_z) };
-            self.kernel.pull_back((block.x, self.z), block.k.as_ref(), by_k.transpose(), &mut slots);
+            self.kernel.vjp((block.x, self.z), block.k.as_ref(), by_k.transpose(), &mut slots);
         }
         let symmetric = Mat::from_fn(m, m, |i, j| -0.5 * if i >= j { pi[(i, j)] } else { pi[(j, i)] });
         let by_gram = congruence(self.l.as_ref(), symmetric);
-        self.pull_back_gram((self.z, self.gram.as_ref()), by_gram.as_ref(), by_parameters, Some(by_z));
+        self.vjp_gram((self.z, self.gram.as_ref()), by_gram.as_ref(), by_parameters, Some(by_z));
     }
 
     /// From ∂F/∂K of a symmetric K = k(a, a), in which every point is a row and a column.
-    pub(super) fn pull_back_gram(
+    pub(super) fn vjp_gram(
         &self,
         (a, gram): (&[f64], MatRef<'_, f64>),
         by_gram: MatRef<'_, f64>,
@@ -91,7 +91,7 @@ impl<'a> Basis<'a> {
     ) {
         let mut rows = vec![0.0; a.len()];
         let mut slots = Slots { parameters: by_parameters, a: Some(&mut rows), b: None };
-        self.kernel.pull_back((a, a), gram, by_gram, &mut slots);
+        self.kernel.vjp((a, a), gram, by_gram, &mut slots);
         if let Some(by_a) = by_a {
             by_a.iter_mut().zip(&rows).for_each(|(total, row)| *total += 2.0 * row);
         }
@@ -129,7 +129,7 @@ mod tests {
     use wiski::dense::inner;
 
     #[test]
-    fn pull_backs_match_central_differences() {
+    fn vjps_match_central_differences() {
         let kernel = hyper().kernel;
         let (z, x) = (rows(5, 2).0, rows(4, 2).0.iter().map(|v| 0.9 * v + 0.05).collect::<Vec<f64>>());
         let by_phi = Mat::from_fn(4, 5, |i, j| ((i + 3 * j) as f64).cos());
@@ -147,7 +147,7 @@ mod tests {
         let basis = Basis::new(&kernel, &z, 1e-3).unwrap();
         let block = basis.block(&x);
         let returned = Returned { block: &block, by_phi: by_phi.clone(), by_x: Some(by_x) };
-        basis.pull_back(&mut [returned], by_parameters, by_z);
+        basis.vjp(&mut [returned], by_parameters, by_z);
         assert_gradient(&at, &gradient, value, 1e-8);
     }
 }

@@ -297,9 +297,9 @@ impl StreamingSvgp {
             let by_old = Mat::from_fn(m, m, |i, j| scale * beta * (u[i] * self.mean[j] + spread[(i, j)]));
             blocks.push(Returned { block, by_phi: by_old, by_x: None });
             let by_gram = faer::Scale(0.5 * scale * beta) * &memory.precision;
-            basis.pull_back_gram((&memory.z, gram.as_ref()), by_gram.as_ref(), &mut by_parameters, None);
+            basis.vjp_gram((&memory.z, gram.as_ref()), by_gram.as_ref(), &mut by_parameters, None);
         }
-        basis.pull_back(&mut blocks, &mut by_parameters, &mut by_z);
+        basis.vjp(&mut blocks, &mut by_parameters, &mut by_z);
 
         let (theta, rest) = gradient.split_at_mut(self.hyper.dim());
         let (by_q, rest) = rest.split_at_mut(m + m * (m + 1) / 2);
@@ -309,7 +309,7 @@ impl StreamingSvgp {
         lower(by_root.as_ref()).zip(&mut by_q[m..]).for_each(|(g, slot)| *slot = scale * g);
         z.copy_from_slice(&by_z);
         phi.fill(0.0);
-        self.encoder.pull_back(&self.rows, &by_h, phi)?;
+        self.encoder.vjp(&self.rows, &by_h, phi)?;
         Ok(scale * value)
     }
 }
@@ -406,10 +406,10 @@ impl OnlineGp for StreamingSvgp {
         let mut phi = self.hyper.kernel.matrix(&self.z, &h);
         solve_lower(basis.l.as_ref(), phi.as_mut());
         mean.copy_from_slice(&apply_transposed(phi.as_ref(), &self.mean));
-        let coloured = self.root.transpose() * &phi;
+        let colored = self.root.transpose() * &phi;
         for (j, v) in variance.iter_mut().enumerate() {
-            let (phi, coloured) = (phi.col_as_slice(j), coloured.col_as_slice(j));
-            *v = (self.hyper.kernel.variance() - dot(phi, phi) + dot(coloured, coloured)).max(0.0);
+            let (phi, colored) = (phi.col_as_slice(j), colored.col_as_slice(j));
+            *v = (self.hyper.kernel.variance() - dot(phi, phi) + dot(colored, colored)).max(0.0);
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ const INITIAL: usize = 10;
 const GRID: usize = 30;
 
 /// The standard deviation of the noise that is added to each observation and known to every method, in units of the
-/// standardised target. The maps at hand come without the atlas's own deviations.
+/// standardized target. The maps at hand come without the atlas's own deviations.
 const NOISE: f64 = 0.2;
 
 /// The paper's priors, in coordinates from −1 to 1; the noise is known.
@@ -254,7 +254,7 @@ struct Course {
     map: Vec<f64>,
 }
 
-/// Centres of the cells of a picture.
+/// Centers of the cells of a picture.
 fn raster() -> Vec<f64> {
     (0..64).map(|i| -1.0 + (f64::from(i) + 0.5) / 32.0).collect()
 }
@@ -432,7 +432,7 @@ fn map(rule: Rule, course: &Course, table: &Table) -> Map {
         y: cells,
         fields: vec![Field {
             title: String::new(),
-            quantity: "mean, standardised".into(),
+            quantity: "mean, standardized".into(),
             values: course.map.iter().zip(&inside).map(shown).collect(),
         }],
         data_x: course.queried.iter().step_by(2).copied().collect(),
@@ -452,7 +452,7 @@ mod tests {
             .collect();
         let y = x.chunks_exact(2).map(|x| (3.0 * x[0]).sin() + x[1]).collect();
         let mut table = Table { dim: 2, x, y };
-        table.standardise_targets();
+        table.standardize_targets();
         let country = Country::new(&table, 1);
         for rule in [Rule::Wiski, Rule::Exact, Rule::Svgp { inducing: 20 }, Rule::Random] {
             let course = explore(rule, &country, 6, 1, "test").unwrap();

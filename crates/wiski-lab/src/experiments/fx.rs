@@ -134,11 +134,11 @@ fn run_one(kind: Kind, days: &Table, seed: u64) -> anyhow::Result<Run> {
     Ok(run)
 }
 
-/// The k-th window, inputs from −1 to 1, targets standardised, in time order or shuffled.
+/// The k-th window, inputs from −1 to 1, targets standardized, in time order or shuffled.
 fn window(all: &Table, k: usize, shuffled: Option<u64>) -> Table {
     let mut days = all.select(&(k * WINDOW..(k + 1) * WINDOW).collect::<Vec<_>>());
     Table::scale_inputs(&mut [&mut days]);
-    days.standardise_targets();
+    days.standardize_targets();
     let mut order: Vec<usize> = (0..WINDOW).collect();
     if let Some(seed) = shuffled {
         order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
@@ -215,7 +215,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         let figure = Snapshots {
             title: format!("Canadian dollars per US dollar, observations in {order} order"),
             x_label: "day, scaled".into(),
-            y_label: "rate, standardised".into(),
+            y_label: "rate, standardized".into(),
             columns: 3,
             panels,
         };

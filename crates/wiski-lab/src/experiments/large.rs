@@ -223,7 +223,7 @@ fn measure(
     let accuracy = Accuracy { two_threads: false, ..Accuracy::default() };
     let first = Hyperparameters { kernels: vec![engine.kernel(&vec![0.2; axes])?], noise: 0.05 };
     let space = HyperSpace::new(&first);
-    let optimiser = LbfgsB {
+    let optimizer = LbfgsB {
         max_evaluations: evaluations,
         relative_tolerance: 1e-5,
         first_step: 0.5,
@@ -232,7 +232,7 @@ fn measure(
     let (mut last, mut count, mut iterations, mut evidence_error): (Option<KrylovPosterior>, _, _, _) =
         (None, 0, 0, 0.0_f64);
     let start = processor_seconds();
-    let refitted = space.refit_with(stats.count(), &first, &optimiser, |hyper, _, _: Option<()>| {
+    let refitted = space.refit_with(stats.count(), &first, &optimizer, |hyper, _, _: Option<()>| {
         bar.inc(1);
         count += 1;
         let (kernel, noise) = (&hyper.kernels[0], hyper.noise);

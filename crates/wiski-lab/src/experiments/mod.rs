@@ -5,7 +5,7 @@ pub mod active;
 pub mod classification;
 pub mod fx;
 pub mod large;
-pub mod optimisation;
+pub mod optimization;
 pub mod regression;
 pub mod timing;
 
@@ -52,13 +52,13 @@ pub(crate) const ALL: [Experiment; 8] = [
         run: classification::run,
     },
     Experiment {
-        name: "optimisation",
+        name: "optimization",
         figure: "Figures 5a, A.7 to A.9",
         about: "best value and seconds an iteration on six noisy functions of three variables, three points at a time: \
                 WISKI, exact, O-SVGP; simple regret of WISKI and exact at equal evaluations (parts: the functions, \
                 regret, regret-branin2 and so on)",
         needs_data: false,
-        run: optimisation::run,
+        run: optimization::run,
     },
     Experiment {
         name: "active",

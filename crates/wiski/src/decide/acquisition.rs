@@ -6,7 +6,7 @@ use super::{Incumbent, Surrogate};
 use crate::error::{Error, Result, length};
 use crate::posterior::Joint;
 
-/// What to maximise in order to find the next points. Values are to be large.
+/// What to maximize in order to find the next points. Values are to be large.
 ///
 /// For one point the criteria are closed forms of the mean μ and deviation σ of the latent value, with
 /// z = (μ − best)/σ; for several points they are means over samples of the joint prediction (see
@@ -74,7 +74,7 @@ impl Acquisition {
         let noise = surrogate.noise();
         let value = self.of_joint(joint, noise, (incumbent, samples), &mut by_mean, &mut by_covariance)?;
         gradient.fill(0.0);
-        surrogate.pull_back(x, joint, &by_mean, &by_covariance, gradient)?;
+        surrogate.vjp(x, joint, &by_mean, &by_covariance, gradient)?;
         Ok(value)
     }
 
@@ -105,7 +105,7 @@ impl Acquisition {
         }
         length("base samples", joint.points(), samples.points())?;
         let best = incumbent.best();
-        samples.reparameterise(joint, by_mean, by_covariance, |f, slopes, by_mean| {
+        samples.reparameterize(joint, by_mean, by_covariance, |f, slopes, by_mean| {
             Ok(match self {
                 Self::UpperConfidence { beta } => {
                     samples.upper_confidence(*beta, &joint.mean, f, slopes, by_mean)

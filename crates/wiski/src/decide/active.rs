@@ -15,7 +15,7 @@
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 
-use super::maximise::{Maximiser, Maximum};
+use super::maximize::{Maximizer, Maximum};
 use crate::error::{Error, Result, length};
 use crate::grid::Lattice;
 use crate::learn::Bounds;
@@ -127,7 +127,7 @@ impl IntegratedVariance {
                 let rows = t[j * n..(j + 1) * n].iter().zip(joint.white(j));
                 direction.iter_mut().zip(rows).for_each(|(d, (t, f))| *d += a * t + b * f);
             }
-            self.surface.pull_back_point(h, i, 0.0, &direction, gradient)?;
+            self.surface.vjp_point(h, i, 0.0, &direction, gradient)?;
         }
         Ok(value)
     }
@@ -219,7 +219,7 @@ impl IntegratedVariance {
         &self,
         bounds: &[(f64, f64)],
         q: usize,
-        maximiser: &Maximiser,
+        maximizer: &Maximizer,
         seed: u64,
     ) -> Result<Maximum> {
         length("bounds", self.surface.lattice().dim(), bounds.len())?;
@@ -229,7 +229,7 @@ impl IntegratedVariance {
         let region = Bounds::new(corner(|b| b.0), corner(|b| b.1))?;
         let mut joint = Joint::default();
         let mut criterion = |h: &[f64], gradient: Option<&mut [f64]>| self.evaluate(h, gradient, &mut joint);
-        maximiser.maximise(&mut criterion, &region, &[], seed)
+        maximizer.maximize(&mut criterion, &region, &[], seed)
     }
 }
 

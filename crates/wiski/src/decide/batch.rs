@@ -1,7 +1,7 @@
 //! Criteria of several points at once: means over quasi-random samples of their joint prediction.
 //!
 //! A sample of the q latent values is f = μ + L ε with covariance L Lᵀ and ε fixed, so that the mean over samples
-//! is a smooth function of μ and the covariance (the reparameterisation trick of Wilson et al. 2017). The ε are
+//! is a smooth function of μ and the covariance (the reparameterization trick of Wilson et al. 2017). The ε are
 //! scrambled Sobol points pushed through Φ⁻¹, which err far less than random ones.
 //!
 //! The derivative goes back through the Cholesky factor (Murray 2016, "Differentiation of the Cholesky
@@ -64,7 +64,7 @@ impl BaseSamples {
     /// Calls `criterion(samples of f, slopes, by_mean)`, where samples and slopes are count×q and slopes are
     /// derivatives in L ε; what depends on the mean the criterion adds to `by_mean` itself. Adds up the
     /// derivatives in the covariance.
-    pub(super) fn reparameterise(
+    pub(super) fn reparameterize(
         &self,
         joint: &Joint,
         by_mean: &mut [f64],

@@ -1,4 +1,4 @@
-//! Functions on which optimisers are compared, with known optima. All are to be minimised.
+//! Functions on which optimizers are compared, with known optima. All are to be minimized.
 
 use std::f64::consts::{E, PI, TAU};
 
@@ -132,7 +132,7 @@ impl TestFunction {
     }
 }
 
-/// The widths A and centres P of four bumps.
+/// The widths A and centers P of four bumps.
 type Bumps<const D: usize> = [([f64; D], [f64; D]); 4];
 
 const HARTMANN_3: Bumps<3> = [

@@ -1,21 +1,21 @@
-//! Deciding where to look next: Bayesian optimisation and active learning.
+//! Deciding where to look next: Bayesian optimization and active learning.
 //!
 //! ```text
 //! posterior ─ Surface ─┬─ Acquisition (UCB, EI, log-EI, PI, MES; one point or q jointly) ─┐
-//!        (a Surrogate) ├─ IntegratedVariance (active learning) ───────────────────────────┼─ Maximiser ─ Optimizer
+//!        (a Surrogate) ├─ IntegratedVariance (active learning) ───────────────────────────┼─ Maximizer ─ Optimizer
 //!                      └─ function samples (Thompson) ────────────────────────────────────┘   (L-BFGS-B)  (ask/tell)
 //! ```
 //!
 //! All of it costs the same after ten thousand trials as after ten: the posterior has a fixed size, and a new
 //! result is conditioned on in constant time.
 //!
-//! Values are maximised here; [`Optimizer`] turns minimisation into that.
+//! Values are maximized here; [`Optimizer`] turns minimization into that.
 
 mod acquisition;
 mod active;
 mod batch;
 mod functions;
-mod maximise;
+mod maximize;
 mod normal;
 mod optimizer;
 mod pairs;
@@ -30,7 +30,7 @@ pub use acquisition::{Acquisition, Question};
 pub use active::{IntegratedVariance, choose_rows};
 pub use batch::BaseSamples;
 pub use functions::TestFunction;
-pub use maximise::{Maximiser, Maximum};
+pub use maximize::{Maximizer, Maximum};
 pub use optimizer::{Goal, Optimizer, OptimizerSettings, Outcome, Strategy, Trial};
 pub use propose::{Incumbent, Proposer};
 pub use space::{Dimension, MOST_DIMENSIONS, Scale, Space};

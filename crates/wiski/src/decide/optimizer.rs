@@ -1,4 +1,4 @@
-//! Ask and tell: Bayesian optimisation for thousands of trials.
+//! Ask and tell: Bayesian optimization for thousands of trials.
 //!
 //! [`Optimizer::ask`] proposes points, [`Optimizer::tell`] takes what was measured there. The first points are a
 //! scrambled Sobol design; then a Gaussian process over the box ([`SurrogateModel`]: exact for the first few hundred
@@ -6,16 +6,16 @@
 //! a criterion says where to look next. Points that were asked for and not yet told are *pending*: the model takes
 //! their predicted mean for granted, so that they are not proposed again.
 //!
-//! The same seed and the same sequence of calls give the same points. An optimiser can be written to a file and
+//! The same seed and the same sequence of calls give the same points. An optimizer can be written to a file and
 //! read back ([`crate::persist`]), and goes on to the last bit.
 
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use super::maximise::{Maximum, sobol};
+use super::maximize::{Maximum, sobol};
 use super::plausible::Plausible;
-use super::{Acquisition, Incumbent, Maximiser, Proposer, Space, Surrogate, SurrogateModel};
+use super::{Acquisition, Incumbent, Maximizer, Proposer, Space, Surrogate, SurrogateModel};
 use crate::error::{Error, Result, finite, length, positive};
 use crate::kernel::Family;
 use crate::learn::{Bounds, Hyperprior, Rows};
@@ -28,9 +28,11 @@ use crate::saved::{Restore, restored_after_reading};
 pub enum Goal {
     /// The smallest value.
     #[default]
-    Minimise,
+    #[serde(alias = "Minimise")]
+    Minimize,
     /// The largest value.
-    Maximise,
+    #[serde(alias = "Maximise")]
+    Maximize,
 }
 
 /// How points are proposed after the initial design.
@@ -77,7 +79,7 @@ pub struct OptimizerSettings {
     pub local: Option<bool>,
     /// The kernel's family on each axis.
     pub family: Family,
-    /// Priors on hyperparameters by name, in units of the unit cube and of standardised values.
+    /// Priors on hyperparameters by name, in units of the unit cube and of standardized values.
     pub priors: Vec<(String, Hyperprior)>,
     /// When hyperparameters are learned.
     pub schedule: Schedule,
@@ -85,8 +87,9 @@ pub struct OptimizerSettings {
     pub known_noise: bool,
     /// Samples for criteria of several points.
     pub samples: usize,
-    /// How hard the criterion is maximised.
-    pub maximiser: Maximiser,
+    /// How hard the criterion is maximized.
+    #[serde(alias = "maximiser")]
+    pub maximizer: Maximizer,
     /// The seed of everything random.
     pub seed: u64,
 }
@@ -101,7 +104,7 @@ impl Default for OptimizerSettings {
             initial: None,
             exact_until: 500,
             grid: None,
-            // Of a standardised value that leaves out some 10⁻⁵ of the variance.
+            // Of a standardized value that leaves out some 10⁻⁵ of the variance.
             rank_tolerance: 1e-6,
             local: None,
             family: Family::Matern52,
@@ -113,7 +116,7 @@ impl Default for OptimizerSettings {
             schedule: Schedule::Geometric { ratio: 1.1 },
             known_noise: false,
             samples: 128,
-            maximiser: Maximiser::default(),
+            maximizer: Maximizer::default(),
             seed: 0,
         }
     }
@@ -215,13 +218,13 @@ impl OptimizerSettings {
     }
 }
 
-/// Functions drawn for the distribution of the maximum, and how hard each is maximised: the values of basins
+/// Functions drawn for the distribution of the maximum, and how hard each is maximized: the values of basins
 /// matter, not their last digits.
 const MAXIMA: usize = 10;
-const SAMPLED_MAXIMUM: Maximiser = Maximiser { raw_samples: 256, restarts: 3, iterations: 50 };
+const SAMPLED_MAXIMUM: Maximizer = Maximizer { raw_samples: 256, restarts: 3, iterations: 50 };
 
 impl Optimizer {
-    /// An optimiser that has seen nothing yet.
+    /// An optimizer that has seen nothing yet.
     pub fn new(space: Space, settings: OptimizerSettings) -> Result<Self> {
         settings.check()?;
         Ok(Self {
@@ -248,13 +251,13 @@ impl Optimizer {
         &self.settings
     }
 
-    /// The model of the values (of their negatives, for minimisation) once the initial design is complete.
+    /// The model of the values (of their negatives, for minimization) once the initial design is complete.
     pub fn surrogate(&self) -> Option<&SurrogateModel> {
         self.surrogate.as_deref()
     }
 
     /// What the model says about a point, in the user's values; `None` before the initial design is complete. In
-    /// more than four dimensions the model covers a box around the best point, and others are refused.
+    /// more than four dimensions the model covers a box around the best point, and others are rejected.
     pub fn predict(&self, x: &[f64]) -> Result<Option<Prediction>> {
         let (h, sign) = (self.coordinates(x)?, self.sign());
         let Some(model) = &self.surrogate else { return Ok(None) };
@@ -281,11 +284,11 @@ impl Optimizer {
         &self.metrics
     }
 
-    /// +1 for maximisation, −1 for minimisation.
+    /// +1 for maximization, −1 for minimization.
     fn sign(&self) -> f64 {
         match self.settings.goal {
-            Goal::Maximise => 1.0,
-            Goal::Minimise => -1.0,
+            Goal::Maximize => 1.0,
+            Goal::Minimize => -1.0,
         }
     }
 
@@ -374,15 +377,15 @@ impl Optimizer {
                 Ok(all)
             }
             Strategy::Thompson => {
-                let maximiser = &self.settings.maximiser;
-                let sampled_maxima = sampled_maxima(model, q, maximiser, seed)?;
+                let maximizer = &self.settings.maximizer;
+                let sampled_maxima = sampled_maxima(model, q, maximizer, seed)?;
                 Ok(sampled_maxima.into_iter().flat_map(|m| m.x).collect())
             }
         }
     }
 
     fn proposer(&self, acquisition: Acquisition) -> Proposer {
-        Proposer { acquisition, samples: self.settings.samples, maximiser: self.settings.maximiser }
+        Proposer { acquisition, samples: self.settings.samples, maximizer: self.settings.maximizer }
     }
 
     /// The tried point with the best mean and, where the criterion needs them, maxima of drawn functions.
@@ -414,7 +417,7 @@ impl Optimizer {
         positive("noise", variance, 0)?;
         if !self.settings.known_noise {
             let reason =
-                "this optimiser learns its noise; choose known_noise to give a variance for each value";
+                "this optimizer learns its noise; choose known_noise to give a variance for each value";
             return Err(Error::Unsupported { operation: "known noise", reason });
         }
         self.learn(x, value, Some(variance))
@@ -435,7 +438,7 @@ impl Optimizer {
             self.settle(x, Outcome::Value(value), variance);
             return self.begin();
         };
-        let sign = if self.settings.goal == Goal::Maximise { 1.0 } else { -1.0 };
+        let sign = if self.settings.goal == Goal::Maximize { 1.0 } else { -1.0 };
         let Some(seen) = self.plausible.seen(sign * value) else {
             self.settle(x, Outcome::Failed, None);
             return Ok(());
@@ -543,7 +546,7 @@ impl Optimizer {
 fn sampled_maxima(
     model: &SurrogateModel,
     count: usize,
-    maximiser: &Maximiser,
+    maximizer: &Maximizer,
     seed: u64,
 ) -> Result<Vec<Maximum>> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -552,7 +555,7 @@ fn sampled_maxima(
     let mut one = |i: usize| {
         let path = model.sample(&mut rng)?;
         let mut height = |x: &[f64], gradient: Option<&mut [f64]>| path.evaluate(x, gradient);
-        maximiser.maximise(&mut height, &bounds, &[], seed.wrapping_add(i as u64))
+        maximizer.maximize(&mut height, &bounds, &[], seed.wrapping_add(i as u64))
     };
     (0..count).map(&mut one).collect()
 }

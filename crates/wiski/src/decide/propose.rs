@@ -3,7 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{Acquisition, BaseSamples, Maximiser, Surrogate};
+use super::{Acquisition, BaseSamples, Maximizer, Surrogate};
 use crate::error::Result;
 use crate::learn::Bounds;
 use crate::posterior::Joint;
@@ -35,7 +35,7 @@ impl Incumbent {
         Ok(Self { place, maxima: Vec::new() })
     }
 
-    /// The best value; 0, the mean of standardised values, before there is one.
+    /// The best value; 0, the mean of standardized values, before there is one.
     pub fn best(&self) -> f64 {
         self.place.as_ref().map_or(0.0, |i| i.1)
     }
@@ -44,12 +44,12 @@ impl Incumbent {
 /// How the next points are found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Proposer {
-    /// What is maximised.
+    /// What is maximized.
     pub acquisition: Acquisition,
     /// Samples for criteria of several points.
     pub samples: usize,
-    /// How hard it is maximised.
-    pub maximiser: Maximiser,
+    /// How hard it is maximized.
+    pub maximizer: Maximizer,
 }
 
 /// How far from the incumbent the climbs around it start, in half widths of the box.
@@ -89,6 +89,6 @@ impl Proposer {
         let starts: Vec<Vec<f64>> = NEAR.into_iter().filter_map(&mut near).collect();
         let side = |end: fn(&(f64, f64)) -> f64| (0..q).flat_map(|_| sides.iter().map(end)).collect();
         let bounds = Bounds::new(side(|s| s.0), side(|s| s.1))?;
-        Ok(self.maximiser.maximise(&mut criterion, &bounds, &starts, seed)?.x)
+        Ok(self.maximizer.maximize(&mut criterion, &bounds, &starts, seed)?.x)
     }
 }

@@ -30,16 +30,16 @@ impl Frame {
         Self { lo: vec![-1.0; dim], hi: vec![1.0; dim] }
     }
 
-    fn around(centre: &[f64], half: f64) -> Self {
-        let lo = centre.iter().map(|c| (c - half).max(-1.0)).collect();
-        Self { lo, hi: centre.iter().map(|c| (c + half).min(1.0)).collect() }
+    fn around(center: &[f64], half: f64) -> Self {
+        let lo = center.iter().map(|c| (c - half).max(-1.0)).collect();
+        Self { lo, hi: center.iter().map(|c| (c + half).min(1.0)).collect() }
     }
 
     pub(super) fn dim(&self) -> usize {
         self.lo.len()
     }
 
-    /// Refuses what is no box in [−1, 1]^d.
+    /// Rejects what is no box in [−1, 1]^d.
     pub(super) fn check(&self, dim: usize) -> Result<()> {
         length("lower ends", dim, self.lo.len())?;
         length("upper ends", dim, self.hi.len())?;
@@ -62,7 +62,8 @@ impl Frame {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Region {
     half: f64,
-    centre: Vec<f64>,
+    #[serde(alias = "centre")]
+    center: Vec<f64>,
     best: f64,
     successes: u32,
     failures: u32,
@@ -71,23 +72,23 @@ pub(super) struct Region {
 impl Region {
     /// The whole box, given the best value so far.
     pub(super) fn whole(dim: usize, best: f64) -> Self {
-        Self { half: 1.0, centre: vec![0.0; dim], best, successes: 0, failures: 0 }
+        Self { half: 1.0, center: vec![0.0; dim], best, successes: 0, failures: 0 }
     }
 
     /// A box of its own, for tests.
     #[cfg(test)]
-    pub(super) fn at(centre: Vec<f64>, half: f64) -> Self {
-        Self { half, centre, ..Self::whole(0, 0.0) }
+    pub(super) fn at(center: Vec<f64>, half: f64) -> Self {
+        Self { half, center, ..Self::whole(0, 0.0) }
     }
 
     /// Where points may be proposed.
     pub(super) fn searched(&self) -> Frame {
-        Frame::around(&self.centre, self.half)
+        Frame::around(&self.center, self.half)
     }
 
     /// What the model covers.
     pub(super) fn covered(&self) -> Frame {
-        Frame::around(&self.centre, (MARGIN * self.half).min(2.0))
+        Frame::around(&self.center, (MARGIN * self.half).min(2.0))
     }
 
     /// Takes in a result, given the deviation of all; says whether the box is to change.
@@ -97,7 +98,7 @@ impl Region {
         } else {
             (self.successes, self.failures) = (0, self.failures + 1);
         }
-        let patience = (self.centre.len() as u32).max(4);
+        let patience = (self.center.len() as u32).max(4);
         (self.successes >= SUCCESSES && self.half < 1.0) || self.failures >= patience
     }
 
@@ -105,9 +106,9 @@ impl Region {
     pub(super) fn moved(&self, best_at: &[f64]) -> Self {
         let half = if self.failures == 0 { (2.0 * self.half).min(1.0) } else { 0.5 * self.half };
         if half < SMALLEST {
-            return Self::whole(self.centre.len(), self.best);
+            return Self::whole(self.center.len(), self.best);
         }
-        Self { half, centre: best_at.to_vec(), best: self.best, successes: 0, failures: 0 }
+        Self { half, center: best_at.to_vec(), best: self.best, successes: 0, failures: 0 }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The box in which an optimiser looks: named dimensions, each on a linear or logarithmic scale, or a choice between
+//! The box in which an optimizer looks: named dimensions, each on a linear or logarithmic scale, or a choice between
 //! things without an order.
 //!
 //! A number is one coordinate of the unit cube. A choice between n > 2 things is n coordinates, of which that of the
@@ -67,23 +67,23 @@ impl Dimension {
     }
 
     fn check(&self) -> Result<()> {
-        let refuse = |reason: String| Err(Error::Config { field: self.name.clone(), reason });
+        let reject = |reason: String| Err(Error::Config { field: self.name.clone(), reason });
         for (i, choice) in self.choices.iter().enumerate() {
             if self.choices[..i].contains(choice) {
-                return refuse(format!("'{choice}' can be chosen twice"));
+                return reject(format!("'{choice}' can be chosen twice"));
             }
         }
         let fits = self.choices.is_empty()
             || (self.lo, self.hi, self.scale, self.integer)
                 == (0.0, (self.choices.len() - 1) as f64, Scale::Linear, true);
         if !fits || self.choices.len() == 1 {
-            return refuse(format!("{} choices, where at least two are needed", self.choices.len()));
+            return reject(format!("{} choices, where at least two are needed", self.choices.len()));
         }
         if !(self.lo < self.hi && self.lo.is_finite() && self.hi.is_finite()) {
-            return refuse(format!("{} to {} is not an interval", self.lo, self.hi));
+            return reject(format!("{} to {} is not an interval", self.lo, self.hi));
         }
         if self.scale == Scale::Log && self.lo <= 0.0 {
-            return refuse(format!("a logarithmic scale needs positive values, not {}", self.lo));
+            return reject(format!("a logarithmic scale needs positive values, not {}", self.lo));
         }
         Ok(())
     }
@@ -186,7 +186,7 @@ impl Space {
         self.0.iter().map(value).collect()
     }
 
-    /// From values to the unit cube; values outside are refused by name.
+    /// From values to the unit cube; values outside are rejected by name.
     pub fn to_unit(&self, values: &[f64]) -> Result<Vec<f64>> {
         length("x", self.dim(), values.len())?;
         let mut all = Vec::with_capacity(self.coordinates());

@@ -205,7 +205,7 @@ impl Clone for Box<dyn GridPosterior> {
     }
 }
 
-/// Why an operation is refused that works in p coordinates.
+/// Why an operation is rejected that works in p coordinates.
 const IN_STEPS: Error = Error::Unsupported {
     operation: "this operation",
     reason: "the grid is large, and its engine keeps no factor in the coordinates of the prior",

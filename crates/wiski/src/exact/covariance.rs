@@ -158,7 +158,7 @@ impl Covariance {
     }
 
     /// From ∂F/∂K, for K = [`matrix`](Self::matrix)(a, b), to parameters and points.
-    pub fn pull_back(
+    pub fn vjp(
         &self,
         (a, b): (&[f64], &[f64]),
         k: MatRef<'_, f64>,
@@ -166,13 +166,13 @@ impl Covariance {
         slots: &mut Slots,
     ) {
         match stretch(self.family) {
-            Some(c) => self.pull_back_scaled(c, (a, b), k, by_k, slots),
-            None => self.pull_back_any((a, b), by_k, slots),
+            Some(c) => self.vjp_scaled(c, (a, b), k, by_k, slots),
+            None => self.vjp_any((a, b), by_k, slots),
         }
     }
 
     /// From k itself: no exponential is needed again.
-    fn pull_back_scaled(
+    fn vjp_scaled(
         &self,
         c: f64,
         (a, b): (&[f64], &[f64]),
@@ -209,7 +209,7 @@ impl Covariance {
         }
     }
 
-    fn pull_back_any(&self, (a, b): (&[f64], &[f64]), by_k: MatRef<'_, f64>, slots: &mut Slots) {
+    fn vjp_any(&self, (a, b): (&[f64], &[f64]), by_k: MatRef<'_, f64>, slots: &mut Slots) {
         let (d, p) = (self.dim, self.family.parameter_count());
         let (mut values, mut local) = (vec![0.0; d], vec![0.0; d * p]);
         for (j, b) in b.chunks_exact(d).enumerate() {
@@ -271,7 +271,7 @@ fn decay(family: Family, r: f64) -> f64 {
 
 /// κ'(τ) of a family that is no function of one scaled distance.
 fn slope(family: Family, p: &[f64], tau: f64) -> f64 {
-    let Family::SpectralMixture { components: q } = family else { return f64::NAN }; // refused by the constructor
+    let Family::SpectralMixture { components: q } = family else { return f64::NAN }; // rejected by the constructor
     let total: f64 = p[..q].iter().sum();
     let component = |i: usize| {
         let (w, frequency, bandwidth) = (p[i] / total, p[q + i], p[2 * q + i]);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn pull_backs_match_central_differences() {
+    fn vjps_match_central_differences() {
         for family in FAMILIES {
             let kernel = Covariance::new(family, 2).unwrap();
             let (a, b) = (points(4, 0.0), points(3, 0.3));
@@ -348,7 +348,7 @@ mod tests {
             let (by_a, by_b) = rest.split_at_mut(a.len());
             let k = kernel.matrix(&a, &b);
             let mut slots = Slots { parameters, a: Some(by_a), b: Some(by_b) };
-            kernel.pull_back((&a, &b), k.as_ref(), by_k.as_ref(), &mut slots);
+            kernel.vjp((&a, &b), k.as_ref(), by_k.as_ref(), &mut slots);
             let x = [p.clone(), a.clone(), b.clone()].concat();
             let at = |x: &[f64]| {
                 let (p, rest) = x.split_at(p.len());

@@ -6,7 +6,7 @@
 //!                                                                  └─ PathSample (whole functions)
 //! ```
 //!
-//! A grid's posterior lives in p coordinates, this one in n. An optimiser ([`crate::decide`]) starts here and moves
+//! A grid's posterior lives in p coordinates, this one in n. An optimizer ([`crate::decide`]) starts here and moves
 //! to grids when the rows are no longer few.
 
 pub mod covariance;

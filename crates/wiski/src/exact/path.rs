@@ -70,7 +70,7 @@ impl PathSample {
             let mut unused = vec![0.0; self.kernel.parameters().len()];
             let by_k = Mat::from_fn(self.weights.len(), 1, |i, _| self.weights[i]);
             let mut slots = Slots { parameters: &mut unused, a: None, b: gradient };
-            self.kernel.pull_back((&self.places, x), k.as_ref(), by_k.as_ref(), &mut slots);
+            self.kernel.vjp((&self.places, x), k.as_ref(), by_k.as_ref(), &mut slots);
         }
         dot(k.col_as_slice(0), &self.weights)
     }

@@ -154,7 +154,7 @@ impl Surrogate for KernelPosterior {
         Ok(())
     }
 
-    fn pull_back(
+    fn vjp(
         &self,
         x: &[f64],
         joint: &Joint,
@@ -172,13 +172,13 @@ impl Surrogate for KernelPosterior {
         let k = self.kernel.matrix(&self.places, x);
         let mut parameters = vec![0.0; self.kernel.parameters().len()];
         let mut slots = Slots { parameters: &mut parameters, a: None, b: Some(gradient) };
-        self.kernel.pull_back((&self.places, x), k.as_ref(), by_k.as_ref(), &mut slots);
+        self.kernel.vjp((&self.places, x), k.as_ref(), by_k.as_ref(), &mut slots);
         // The points among themselves: each is a row and a column.
         let between = self.kernel.matrix(x, x);
         let by_between = Mat::from_fn(q, q, |i, j| by_covariance[i * q + j]);
         let (mut rows, mut columns) = (vec![0.0; x.len()], vec![0.0; x.len()]);
         let mut slots = Slots { parameters: &mut parameters, a: Some(&mut rows), b: Some(&mut columns) };
-        self.kernel.pull_back((x, x), between.as_ref(), by_between.as_ref(), &mut slots);
+        self.kernel.vjp((x, x), between.as_ref(), by_between.as_ref(), &mut slots);
         gradient.iter_mut().zip(rows.iter().zip(&columns)).for_each(|(g, (a, b))| *g += a + b);
         Ok(())
     }

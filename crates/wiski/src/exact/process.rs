@@ -133,7 +133,7 @@ impl ExactProcess {
     }
 
     /// Replaces kernel parameters and noise. If the covariance matrix is then not positive definite in working
-    /// precision, that is refused and nothing is changed.
+    /// precision, that is rejected and nothing is changed.
     pub fn set_hyperparameters(&mut self, hyper: &Hyperparameters) -> Result<()> {
         length("kernels", 1, hyper.kernels.len())?;
         positive("noise", hyper.noise, 0)?;
@@ -206,8 +206,8 @@ impl ExactProcess {
         evidence(&self.kernel, self.noise, &self.rows, &self.solved)
     }
 
-    /// Maximises evidence and priors from the present hyperparameters on.
-    pub fn refit(&mut self, space: &HyperSpace, optimiser: &LbfgsB) -> Result<Minimum> {
+    /// Maximizes evidence and priors from the present hyperparameters on.
+    pub fn refit(&mut self, space: &HyperSpace, optimizer: &LbfgsB) -> Result<Minimum> {
         let (rows, mut kernel) = (&self.rows, self.kernel.clone());
         let of = |hyper: &Hyperparameters, _: Option<&Solved>, _: Option<Solved>| {
             kernel.set_parameters(&hyper.kernels[0].parameters())?;
@@ -215,7 +215,7 @@ impl ExactProcess {
             Ok((evidence(&kernel, hyper.noise, rows, &solved), solved))
         };
         let start = self.hyperparameters()?;
-        let refitted = space.refit_with(rows.len() as f64, &start, optimiser, of)?;
+        let refitted = space.refit_with(rows.len() as f64, &start, optimizer, of)?;
         self.kernel.set_parameters(&refitted.hyper.kernels[0].parameters())?;
         (self.noise, self.solved, self.together) =
             (refitted.hyper.noise, refitted.posterior, self.rows.len());
@@ -264,7 +264,7 @@ fn evidence(kernel: &Covariance, noise: f64, rows: &Rows, solved: &Solved) -> Ev
     }
     let mut slots = Slots { parameters: &mut by_kernel, a: None, b: None };
     let k = kernel.gram(&rows.x);
-    kernel.pull_back((&rows.x, &rows.x), k.as_ref(), by_k.as_ref(), &mut slots);
+    kernel.vjp((&rows.x, &rows.x), k.as_ref(), by_k.as_ref(), &mut slots);
     Evidence { value, by_kernel: vec![by_kernel], by_noise }
 }
 
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_rows_are_refused_and_nothing_changes() {
+    fn bad_rows_are_rejected_and_nothing_changes() {
         let mut process = process(Family::Matern52, 10, 2);
         let before = process.predict(&[0.1, 0.1]).unwrap();
         assert!(process.observe(&[0.0], 1.0, 1.0).is_err());
@@ -448,9 +448,7 @@ mod tests {
             posterior.predict(&x, &mut joint).unwrap();
             assert!(joint.variance(0) > 0.0 && joint.variance(0) < 1e-9, "{}", joint.variance(0));
             let mut gradient = [0.0];
-            posterior
-                .pull_back(&x, &joint, &[1.0], &[0.5 / joint.variance(0).sqrt()], &mut gradient)
-                .unwrap();
+            posterior.vjp(&x, &joint, &[1.0], &[0.5 / joint.variance(0).sqrt()], &mut gradient).unwrap();
             assert!(gradient[0].is_finite());
         }
     }

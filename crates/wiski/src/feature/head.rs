@@ -9,7 +9,7 @@
 //! ```
 //!
 //! C p costs O(D²) for each of k outputs and depends on P and the moments only. So it is computed once, into
-//! a [`Normaliser`]; each row then costs O(kD) forward and backward. The deviation v − μ is formed before the
+//! a [`Normalizer`]; each row then costs O(kD) forward and backward. The deviation v − μ is formed before the
 //! product, since P v − Pμ would lose digits where the inputs lie far from zero.
 
 use std::mem::take;
@@ -41,7 +41,8 @@ pub enum Scaling {
 #[serde(remote = "Self")]
 pub struct Frozen {
     #[serde(with = "crate::saved::floats")]
-    centre: Vec<f64>,
+    #[serde(alias = "centre")]
+    center: Vec<f64>,
     #[serde(with = "crate::saved::floats")]
     mean: Vec<f64>,
     #[serde(with = "crate::saved::floats")]
@@ -52,27 +53,27 @@ restored_after_reading!(Frozen);
 
 impl Restore for Frozen {
     fn restore(&mut self) -> Result<()> {
-        *self = Self::new(take(&mut self.centre), take(&mut self.mean), take(&mut self.std))?;
+        *self = Self::new(take(&mut self.center), take(&mut self.mean), take(&mut self.std))?;
         Ok(())
     }
 }
 
 impl Frozen {
-    /// Constant means and standard deviations of the outputs. `centre` is a point near the inputs (their
-    /// mean): z is evaluated as p·(v − centre) + (p·centre − mean), which keeps its digits.
-    pub fn new(centre: Vec<f64>, mean: Vec<f64>, std: Vec<f64>) -> Result<Self> {
+    /// Constant means and standard deviations of the outputs. `center` is a point near the inputs (their
+    /// mean): z is evaluated as p·(v − center) + (p·center − mean), which keeps its digits.
+    pub fn new(center: Vec<f64>, mean: Vec<f64>, std: Vec<f64>) -> Result<Self> {
         length("std", mean.len(), std.len())?;
-        check_finite("centre", &centre)?;
+        check_finite("center", &center)?;
         check_finite("mean", &mean)?;
         for (j, &s) in std.iter().enumerate() {
             positive(format!("std[{j}]"), s, 0)?;
         }
-        Ok(Self { centre, mean, std })
+        Ok(Self { center, mean, std })
     }
 
     /// The point that is subtracted from the inputs.
-    pub fn centre(&self) -> &[f64] {
-        &self.centre
+    pub fn center(&self) -> &[f64] {
+        &self.center
     }
 
     /// The mean of each output.
@@ -87,10 +88,10 @@ impl Frozen {
 }
 
 impl Scaling {
-    /// Refuses constants that do not fit `inputs` × `outputs`.
+    /// Rejects constants that do not fit `inputs` × `outputs`.
     pub(super) fn check(&self, inputs: usize, outputs: usize) -> Result<()> {
         if let Self::Frozen(frozen) = self {
-            length("frozen centre", inputs, frozen.centre.len())?;
+            length("frozen center", inputs, frozen.center.len())?;
             length("frozen mean", outputs, frozen.mean.len())?;
         }
         Ok(())
@@ -101,11 +102,11 @@ impl Scaling {
         if *self != Self::Batch {
             return Ok(None);
         }
-        let mut now = Normaliser::default();
+        let mut now = Normalizer::default();
         now.prepare(self, weights, moments)?;
         let mean = weights.chunks_exact(moments.dim()).map(|p| dot(p, moments.mean())).collect();
         let std = now.inverse_std.iter().map(|r| r.recip()).collect();
-        Ok(Some(Self::Frozen(Frozen::new(now.centre, mean, std)?)))
+        Ok(Some(Self::Frozen(Frozen::new(now.center, mean, std)?)))
     }
 }
 
@@ -123,11 +124,11 @@ enum Mode {
 /// A caller owns one and lends it to [`FeatureMap::prepare`](super::FeatureMap::prepare), which fills it
 /// anew every time: it is memory to be reused, never a cache that could be out of date.
 #[derive(Debug, Clone, Default)]
-pub struct Normaliser {
+pub struct Normalizer {
     mode: Mode,
     /// Subtracted from v.
-    centre: Vec<f64>,
-    /// Added to p·(v − centre).
+    center: Vec<f64>,
+    /// Added to p·(v − center).
     offset: Vec<f64>,
     /// 1/s for each output.
     inverse_std: Vec<f64>,
@@ -135,11 +136,11 @@ pub struct Normaliser {
     slope: Vec<f64>,
 }
 
-impl Normaliser {
+impl Normalizer {
     /// Fills everything for `weights` = P. O(kD²) with batch statistics, O(kD) otherwise.
     pub(super) fn prepare(&mut self, scaling: &Scaling, weights: &[f64], moments: &Moments) -> Result<()> {
         check_finite("parameter", weights)?;
-        self.centre.clear();
+        self.center.clear();
         self.offset.clear();
         self.inverse_std.clear();
         self.slope.clear();
@@ -151,9 +152,9 @@ impl Normaliser {
             }
             Scaling::Frozen(frozen) => {
                 self.mode = Mode::Frozen;
-                self.centre.extend_from_slice(&frozen.centre);
-                let rows = weights.chunks_exact(frozen.centre.len());
-                self.offset.extend(rows.zip(&frozen.mean).map(|(p, mean)| dot(p, &frozen.centre) - mean));
+                self.center.extend_from_slice(&frozen.center);
+                let rows = weights.chunks_exact(frozen.center.len());
+                self.offset.extend(rows.zip(&frozen.mean).map(|(p, mean)| dot(p, &frozen.center) - mean));
                 self.inverse_std.extend(frozen.std.iter().map(|s| s.recip()));
             }
         }
@@ -167,7 +168,7 @@ impl Normaliser {
                 reason: format!("batch statistics need at least 2 rows, not {}", moments.rows()),
             });
         }
-        self.centre.extend_from_slice(moments.mean());
+        self.center.extend_from_slice(moments.mean());
         self.slope.resize(weights.len(), 0.0);
         let dim = moments.dim();
         for (j, (p, slope)) in weights.chunks_exact(dim).zip(self.slope.chunks_exact_mut(dim)).enumerate() {
@@ -189,7 +190,7 @@ impl Normaliser {
             z[j] = if self.mode == Mode::Plain {
                 dot(p, v)
             } else {
-                (centred_dot(p, v, &self.centre) + self.offset[j]) * self.inverse_std[j]
+                (centered_dot(p, v, &self.center) + self.offset[j]) * self.inverse_std[j]
             };
             check_entry("z", j, z[j])?;
             h[j] = if self.mode == Mode::Plain { z[j] } else { (0.5 * z[j]).tanh() };
@@ -221,7 +222,7 @@ impl Normaliser {
             if self.mode == Mode::Batch {
                 let through_std = dz * pass.z[j];
                 let slope = &self.slope[j * v.len()..(j + 1) * v.len()];
-                for (((g, &value), &mean), &q) in dp.iter_mut().zip(v).zip(&self.centre).zip(slope) {
+                for (((g, &value), &mean), &q) in dp.iter_mut().zip(v).zip(&self.center).zip(slope) {
                     *g += direct * (value - mean) - through_std * q;
                 }
             } else {
@@ -241,14 +242,14 @@ pub(super) struct Pass<'a> {
     pub(super) h: &'a [f64],
 }
 
-fn centred_dot(p: &[f64], v: &[f64], centre: &[f64]) -> f64 {
-    p.iter().zip(v).zip(centre).map(|((p, v), c)| p * (v - c)).sum()
+fn centered_dot(p: &[f64], v: &[f64], center: &[f64]) -> f64 {
+    p.iter().zip(v).zip(center).map(|((p, v), c)| p * (v - c)).sum()
 }
 
 #[cfg(test)]
-impl Normaliser {
+impl Normalizer {
     /// Where the buffers lie and how large they are.
     pub(super) fn buffers(&self) -> [(*const f64, usize); 4] {
-        [&self.centre, &self.offset, &self.inverse_std, &self.slope].map(|v| (v.as_ptr(), v.capacity()))
+        [&self.center, &self.offset, &self.inverse_std, &self.slope].map(|v| (v.as_ptr(), v.capacity()))
     }
 }

@@ -12,12 +12,12 @@
 //! Preparing costs O(kD²), each row after that O(kD) forward and O(kD) backward.
 //!
 //! ```
-//! use wiski::feature::{FeatureMap, Linear, Moments, Normaliser, Projection, Tape};
+//! use wiski::feature::{FeatureMap, Linear, Moments, Normalizer, Projection, Tape};
 //!
 //! let moments = Moments::from_rows(&[-1.0, 0.5, 1.0, 0.5, 3.0, 2.0], 2)?;
 //! let map = FeatureMap::from(Linear::new(Projection::new(1, 2, vec![0.7, -0.2])?));
 //!
-//! let (mut work, mut tape) = (Normaliser::default(), Tape::new());
+//! let (mut work, mut tape) = (Normalizer::default(), Tape::new());
 //! let mut h = [0.0];
 //! let view = map.prepare(&moments, &mut work)?;
 //! view.forward(moments.mean(), &mut h, &mut tape)?;
@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::saved::{Restore, restored_after_reading};
 
-use super::head::{Normaliser, Pass, Scaling};
+use super::head::{Normalizer, Pass, Scaling};
 use super::{Moments, Projection, Tape};
 
 /// A linear projection, with batch-norm and tanh unless built by [`plain`](Self::plain).
@@ -95,7 +95,7 @@ impl Linear {
         &self.weights
     }
 
-    /// φ, to be changed by an optimiser.
+    /// φ, to be changed by an optimizer.
     pub fn parameters_mut(&mut self) -> &mut [f64] {
         &mut self.weights
     }
@@ -122,7 +122,7 @@ impl Linear {
         }
     }
 
-    pub(super) fn prepare(&self, moments: &Moments, work: &mut Normaliser) -> Result<()> {
+    pub(super) fn prepare(&self, moments: &Moments, work: &mut Normalizer) -> Result<()> {
         work.prepare(&self.scaling, &self.weights, moments)
     }
 
@@ -130,7 +130,7 @@ impl Linear {
         self.inputs + 2 * self.outputs
     }
 
-    pub(super) fn forward(&self, work: &Normaliser, x: &[f64], h: &mut [f64], tape: &mut Tape) -> Result<()> {
+    pub(super) fn forward(&self, work: &Normalizer, x: &[f64], h: &mut [f64], tape: &mut Tape) -> Result<()> {
         let (kept_x, rest) = tape.resize(self.tape_size()).split_at_mut(self.inputs);
         let (z, kept_h) = rest.split_at_mut(self.outputs);
         kept_x.copy_from_slice(x);
@@ -141,7 +141,7 @@ impl Linear {
 
     pub(super) fn backward(
         &self,
-        work: &Normaliser,
+        work: &Normalizer,
         tape: &Tape,
         dh: &[f64],
         dphi: &mut [f64],

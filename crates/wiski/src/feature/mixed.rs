@@ -18,7 +18,7 @@ use std::mem::take;
 
 use serde::{Deserialize, Serialize};
 
-use super::head::Normaliser;
+use super::head::Normalizer;
 use super::{Linear, Moments, Tape, check_entry};
 use crate::error::{Error, Result};
 use crate::saved::{Restore, restored_after_reading};
@@ -39,13 +39,13 @@ pub enum Column {
     Categorical {
         /// The number of levels, at least two.
         levels: usize,
-        /// Whether neighbouring levels resemble each other.
+        /// Whether neighboring levels resemble each other.
         ordered: bool,
     },
 }
 
 impl Column {
-    /// Refuses periods and levels that describe no column.
+    /// Rejects periods and levels that describe no column.
     pub(crate) fn check(self, column: usize) -> Result<()> {
         let sound = match self {
             Self::Numeric => true,
@@ -171,14 +171,14 @@ impl Mixed {
     /// A map of the given columns: one coordinate for each source. `linear` maps the numeric columns and has
     /// one output for each [`Source::Direction`]; there is none if no source needs it.
     pub fn new(columns: Vec<Column>, sources: Vec<Source>, linear: Option<Linear>) -> Result<Self> {
-        let refuse = |reason: String| Err(Error::Config { field: "columns".into(), reason });
+        let reject = |reason: String| Err(Error::Config { field: "columns".into(), reason });
         let numeric: Vec<usize> = (0..columns.len()).filter(|&c| columns[c] == Column::Numeric).collect();
         columns.iter().enumerate().try_for_each(|(i, column)| column.check(i))?;
         let directions = sources.iter().filter(|s| **s == Source::Direction).count();
         let sizes = linear.as_ref().map_or((0, 0), |l| (l.output_dim(), l.input_dim()));
         if sizes.0 != directions || (directions > 0 && sizes.1 != numeric.len()) {
             let (found, width) = sizes;
-            return refuse(format!(
+            return reject(format!(
                 "{directions} directions through {} numeric columns are wanted, not {found} through {width}",
                 numeric.len()
             ));
@@ -187,11 +187,11 @@ impl Mixed {
             if let Some(c) = source.column()
                 && columns.get(c).is_none_or(|&column| !source.fits(column))
             {
-                return refuse(format!("{source:?} does not suit column {c}"));
+                return reject(format!("{source:?} does not suit column {c}"));
             }
         }
         if sources.is_empty() {
-            return refuse("a map needs at least one coordinate".into());
+            return reject("a map needs at least one coordinate".into());
         }
         Ok(Self { columns, numeric, sources, linear })
     }
@@ -254,11 +254,11 @@ impl Mixed {
         self.linear.as_ref().map_or(0, Linear::tape_size)
     }
 
-    pub(super) fn prepare(&self, moments: &Moments, work: &mut Normaliser) -> Result<()> {
+    pub(super) fn prepare(&self, moments: &Moments, work: &mut Normalizer) -> Result<()> {
         self.linear.as_ref().map_or(Ok(()), |linear| linear.prepare(moments, work))
     }
 
-    pub(super) fn forward(&self, work: &Normaliser, x: &[f64], h: &mut [f64], tape: &mut Tape) -> Result<()> {
+    pub(super) fn forward(&self, work: &Normalizer, x: &[f64], h: &mut [f64], tape: &mut Tape) -> Result<()> {
         if let Some(linear) = &self.linear {
             let mut numeric = std::mem::take(&mut tape.deltas);
             self.gather(x, &mut numeric);
@@ -291,7 +291,7 @@ impl Mixed {
 
     pub(super) fn backward(
         &self,
-        work: &Normaliser,
+        work: &Normalizer,
         tape: &mut Tape,
         dh: &[f64],
         dphi: &mut [f64],

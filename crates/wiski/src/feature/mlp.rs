@@ -21,7 +21,7 @@
 //! ```
 //! use rand::SeedableRng;
 //! use rand_xoshiro::Xoshiro256PlusPlus;
-//! use wiski::feature::{Activation, FeatureMap, Mlp, Normaliser, Tape};
+//! use wiski::feature::{Activation, FeatureMap, Mlp, Normalizer, Tape};
 //!
 //! let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
 //! let map = FeatureMap::from(Mlp::new(3, &[16, 8], 2, Activation::Relu, &mut rng)?);
@@ -31,7 +31,7 @@
 //! let moments = map.moments_of(&rows)?; // of the 8 activations, not of the 3 inputs
 //! assert_eq!(moments.dim(), 8);
 //!
-//! let (mut work, mut tape, mut h) = (Normaliser::default(), Tape::new(), [0.0; 2]);
+//! let (mut work, mut tape, mut h) = (Normalizer::default(), Tape::new(), [0.0; 2]);
 //! map.prepare(&moments, &mut work)?.forward(&rows[..3], &mut h, &mut tape)?;
 //! assert!(h.iter().all(|h| h.abs() < 1.0));
 //! # Ok::<(), wiski::Error>(())
@@ -42,7 +42,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, finite, length, positive};
 
-use super::head::{Normaliser, Pass, Scaling};
+use super::head::{Normalizer, Pass, Scaling};
 use super::{Moments, Tape, check_finite};
 use crate::saved::{Restore, restored_after_reading};
 use crate::simd::dot;
@@ -208,7 +208,7 @@ impl Mlp {
         &self.parameters
     }
 
-    /// φ, to be changed by an optimiser.
+    /// φ, to be changed by an optimizer.
     pub fn parameters_mut(&mut self) -> &mut [f64] {
         &mut self.parameters
     }
@@ -248,7 +248,7 @@ impl Mlp {
         &self.parameters[self.head_start()..]
     }
 
-    pub(super) fn prepare(&self, moments: &Moments, work: &mut Normaliser) -> Result<()> {
+    pub(super) fn prepare(&self, moments: &Moments, work: &mut Normalizer) -> Result<()> {
         check_finite("parameter", &self.parameters)?;
         work.prepare(&self.scaling, self.head_weights(), moments)
     }
@@ -277,7 +277,7 @@ impl Mlp {
         Ok(&tape.values[from..from + self.last_width()])
     }
 
-    pub(super) fn forward(&self, work: &Normaliser, x: &[f64], h: &mut [f64], tape: &mut Tape) -> Result<()> {
+    pub(super) fn forward(&self, work: &Normalizer, x: &[f64], h: &mut [f64], tape: &mut Tape) -> Result<()> {
         self.hidden_forward(x, tape)?;
         let (layers, rest) = tape.values.split_at_mut(self.widths.iter().sum());
         let (z, kept_h) = rest.split_at_mut(self.outputs);
@@ -289,7 +289,7 @@ impl Mlp {
 
     pub(super) fn backward(
         &self,
-        work: &Normaliser,
+        work: &Normalizer,
         tape: &mut Tape,
         dh: &[f64],
         dphi: &mut [f64],

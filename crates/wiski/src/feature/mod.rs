@@ -10,13 +10,13 @@
 //! 1. **Observe**: [`FeatureMap::observe`] adds a row to the moments. O(D²).
 //! 2. **Prepare**: [`FeatureMap::prepare`] computes what depends on φ and the moments alone. O(kD²). The
 //!    [`Prepared`] view borrows the map, so φ cannot change under it, and carries its own copy of the
-//!    statistics: a stale normalisation cannot be expressed.
+//!    statistics: a stale normalization cannot be expressed.
 //! 3. **Forward and backward**: [`Prepared::forward`], then [`Prepared::backward`] for the gradients with
 //!    respect to φ and x. O(kD) a row for a linear map, and no memory is taken after the first row: the caller
-//!    owns the [`Tape`] and the [`Normaliser`].
+//!    owns the [`Tape`] and the [`Normalizer`].
 //!
 //! ```
-//! use wiski::feature::{FeatureMap, Linear, Moments, Normaliser, Tape, start};
+//! use wiski::feature::{FeatureMap, Linear, Moments, Normalizer, Tape, start};
 //!
 //! // Warm-up rows: y follows the first column, the second is noise.
 //! let x = [0.9, 0.1, -0.8, 0.3, 0.1, -0.9, -0.3, 0.7, 0.5, -0.4, -0.6, -0.6];
@@ -25,7 +25,7 @@
 //! let map = FeatureMap::from(Linear::new(projection));
 //!
 //! let mut moments = Moments::from_rows(&x, 2)?;
-//! let (mut work, mut tape) = (Normaliser::default(), Tape::new());
+//! let (mut work, mut tape) = (Normalizer::default(), Tape::new());
 //! let (mut h, mut dphi) = ([0.0], [0.0; 2]);
 //! for row in [[0.4, 0.2], [-0.7, 0.1]] {
 //!     map.observe(&row, &mut moments, &mut tape)?;
@@ -48,7 +48,7 @@ mod tape;
 #[cfg(test)]
 mod tests;
 
-pub use head::{EPSILON, Frozen, Normaliser, Scaling};
+pub use head::{EPSILON, Frozen, Normalizer, Scaling};
 pub use linear::Linear;
 pub use mixed::{Column, Mixed, Source};
 pub use mlp::{Activation, Mlp};
@@ -201,7 +201,7 @@ impl FeatureMap {
         }
     }
 
-    /// The flat parameters φ, to be changed by an optimiser.
+    /// The flat parameters φ, to be changed by an optimizer.
     pub fn parameters_mut(&mut self) -> &mut [f64] {
         match self {
             Self::Identity(_) | Self::Select(_) => &mut [],
@@ -291,7 +291,7 @@ impl FeatureMap {
 
     /// Computes what depends on φ and the moments alone, into the caller's `work`. O(k w²) with batch
     /// statistics, w = [`moments_dim`](Self::moments_dim); they need moments of at least two rows.
-    pub fn prepare<'a>(&'a self, moments: &Moments, work: &'a mut Normaliser) -> Result<Prepared<'a>> {
+    pub fn prepare<'a>(&'a self, moments: &Moments, work: &'a mut Normalizer) -> Result<Prepared<'a>> {
         length("moments", self.moments_dim(), moments.dim())?;
         match self {
             Self::Identity(_) | Self::Select(_) => {}
@@ -322,7 +322,7 @@ impl FeatureMap {
 #[derive(Debug, Clone, Copy)]
 pub struct Prepared<'a> {
     map: &'a FeatureMap,
-    work: &'a Normaliser,
+    work: &'a Normalizer,
 }
 
 impl Prepared<'_> {
@@ -387,12 +387,12 @@ impl Prepared<'_> {
     }
 }
 
-/// Refuses NaN and infinities; the error names the entry.
+/// Rejects NaN and infinities; the error names the entry.
 fn check_finite(field: &str, values: &[f64]) -> Result<()> {
     values.iter().enumerate().try_for_each(|(i, &value)| check_entry(field, i, value))
 }
 
-/// Refuses a NaN or an infinity in entry `i`. The name is put together only for an error, so that the check
+/// Rejects a NaN or an infinity in entry `i`. The name is put together only for an error, so that the check
 /// takes no memory on a row's way.
 fn check_entry(field: &str, i: usize, value: f64) -> Result<()> {
     if value.is_finite() { Ok(()) } else { finite(format!("{field}[{i}]"), value, 0) }

@@ -211,15 +211,15 @@ impl Moments {
 
     /// Takes out a row whose weight is now `weight`: the one it was observed with times all decays since.
     ///
-    /// A row whose deviation is larger than the whole scatter cannot have been observed and is refused.
+    /// A row whose deviation is larger than the whole scatter cannot have been observed and is rejected.
     /// Subtraction leaves rounding errors of the size 10⁻¹⁶ δ² behind: forgetting an outlier costs digits
     /// of what stays. Forgetting the last row empties the moments.
     pub fn forget_weighted(&mut self, x: &[f64], weight: f64) -> Result<()> {
         self.check_row(x)?;
         positive("weight", weight, 0)?;
-        let refused = |reason| Err(Error::Unsupported { operation: "forget", reason });
+        let rejected = |reason| Err(Error::Unsupported { operation: "forget", reason });
         if self.rows == 0 {
-            return refused("the moments hold no rows");
+            return rejected("the moments hold no rows");
         }
         if self.rows == 1 {
             *self = Self::new(self.dim());
@@ -227,17 +227,17 @@ impl Moments {
         }
         let left = self.weight - weight;
         if left <= f64::EPSILON * self.weight {
-            return refused("the row weighs as much as all rows together");
+            return rejected("the row weighs as much as all rows together");
         }
         let factor = self.weight * (weight / left);
         for i in 0..self.dim() {
             let delta = self.deviation(i, x[i]);
             let noise = 100.0 * f64::EPSILON * (x[i].abs() + self.mean[i].abs());
             let slack = FORGET_SLACK * self.diagonal(i) + self.weight * noise * noise;
-            // Written so that an overflow to infinity or NaN is refused too.
+            // Written so that an overflow to infinity or NaN is rejected too.
             let possible = delta * delta * factor <= self.diagonal(i) + slack;
             if !possible {
-                return refused("the row deviates more than all rows together: it was never observed");
+                return rejected("the row deviates more than all rows together: it was never observed");
             }
         }
         self.add_outer(x, -factor);
@@ -317,7 +317,7 @@ fn check_decay(lambda: f64) -> Result<()> {
     }
 }
 
-/// Splits a flat array into rows of `dim` values, refusing a ragged one.
+/// Splits a flat array into rows of `dim` values, rejecting a ragged one.
 pub(super) fn rows_of<'a>(field: &str, x: &'a [f64], dim: usize) -> Result<std::slice::ChunksExact<'a, f64>> {
     if dim == 0 {
         return Err(Error::Config { field: field.into(), reason: "rows need at least one column".into() });

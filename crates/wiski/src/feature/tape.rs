@@ -29,7 +29,7 @@ impl Tape {
         &mut self.values
     }
 
-    /// Refuses a tape that another map wrote.
+    /// Rejects a tape that another map wrote.
     pub(super) fn check(&self, size: usize) -> Result<()> {
         length("tape", size, self.values.len())
     }

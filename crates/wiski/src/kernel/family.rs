@@ -11,7 +11,7 @@
 //! | cosine | cos(2πτ/P) | P |
 //! | spectral mixture | Σ_q ω_q exp(−2π²τ²v_q²) cos(2πμ_q τ), ω = weights / Σ weights | weights, frequencies μ, bandwidths v |
 //!
-//! Normalising the mixture's weights keeps κ(0) = 1, so that the variance of a kernel is its output scale
+//! Normalizing the mixture's weights keeps κ(0) = 1, so that the variance of a kernel is its output scale
 //! alone. The overall size of the weights then has no effect and a gradient of exactly zero along it.
 
 use serde::{Deserialize, Serialize};

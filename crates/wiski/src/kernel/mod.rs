@@ -75,9 +75,9 @@ restored_after_reading!(Kernel);
 
 impl Restore for Kernel {
     fn restore(&mut self) -> Result<()> {
-        let refuse = |reason: &str| Err(Error::Config { field: "kernel".into(), reason: reason.into() });
+        let reject = |reason: &str| Err(Error::Config { field: "kernel".into(), reason: reason.into() });
         if self.dim > MAX_AXES || self.terms.is_empty() {
-            return refuse("a kernel has at most 64 axes and at least one term");
+            return reject("a kernel has at most 64 axes and at least one term");
         }
         let count = self.parameters.len();
         for term in &self.terms {
@@ -86,10 +86,10 @@ impl Restore for Kernel {
                 f.family.parameter_count() > 0 && f.first.saturating_add(f.family.parameter_count()) <= count
             };
             if term.axes.len() != self.dim || term.scales.is_empty() || !factors().all(fits) {
-                return refuse("a term does not fit the axes and parameters");
+                return reject("a term does not fit the axes and parameters");
             }
             if term.scales.iter().any(|&i| i >= count) {
-                return refuse("a scale is not among the parameters");
+                return reject("a scale is not among the parameters");
             }
         }
         self.parameters.iter().try_for_each(|p| positive(p.label.as_str(), p.value, 0))
@@ -195,18 +195,18 @@ impl Kernel {
     }
 
     fn build(family: Family, dim: usize, on: &[usize], values: &[Vec<f64>]) -> Result<Self> {
-        let refuse = |reason: String| Err(Error::Config { field: "kernel".into(), reason });
+        let reject = |reason: String| Err(Error::Config { field: "kernel".into(), reason });
         if dim == 0 || dim > MAX_AXES {
-            return refuse(format!("a kernel needs 1 to {MAX_AXES} axes, not {dim}"));
+            return reject(format!("a kernel needs 1 to {MAX_AXES} axes, not {dim}"));
         }
         if family.parameter_count() == 0 {
-            return refuse("a spectral mixture needs at least one component".into());
+            return reject("a spectral mixture needs at least one component".into());
         }
         let mut parameters = vec![Parameter { base: 0, label: "outputscale".into(), value: 1.0 }];
         let mut axes = vec![Vec::new(); dim];
         for (&axis, axis_values) in on.iter().zip(values) {
             if axis >= dim {
-                return refuse(format!("axis {axis} does not exist in {dim} dimensions"));
+                return reject(format!("axis {axis} does not exist in {dim} dimensions"));
             }
             axes[axis].push(Factor { family, first: parameters.len() });
             for (i, &value) in axis_values.iter().enumerate() {
@@ -228,7 +228,7 @@ impl Kernel {
 
     /// The kernel multiplied by a positive number: every term's output scale is multiplied.
     ///
-    /// A factor that is not positive and finite leaves an invalid kernel, which the model builder refuses.
+    /// A factor that is not positive and finite leaves an invalid kernel, which the model builder rejects.
     #[must_use]
     pub fn scaled(mut self, factor: f64) -> Self {
         for i in self.leading_scales() {
@@ -279,7 +279,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Refuses parameters that are not positive and finite.
+    /// Rejects parameters that are not positive and finite.
     pub(crate) fn validate(&self) -> Result<()> {
         self.parameters.iter().try_for_each(|p| positive(p.label.as_str(), p.value, 0))
     }
@@ -356,7 +356,7 @@ impl Kernel {
     }
 
     /// Chain rule from a term's output scale s_t, a product of parameters, to those parameters.
-    pub(crate) fn pull_back_scale(&self, term: usize, by_scale: f64, gradient: &mut [f64]) {
+    pub(crate) fn vjp_scale(&self, term: usize, by_scale: f64, gradient: &mut [f64]) {
         let scale = self.term_scale(term);
         for &i in &self.terms[term].scales {
             gradient[i] += by_scale * scale / self.parameters[i].value;
@@ -385,7 +385,7 @@ impl Kernel {
 
     /// Chain rule from the rate λ of the [process](Kernel::markov_processes) on an axis to the length-scales there:
     /// ∂λ/∂ℓ = −λ/ℓ for each of its factors.
-    pub(crate) fn pull_back_rate(&self, axis: usize, by_rate: f64, gradient: &mut [f64]) {
+    pub(crate) fn vjp_rate(&self, axis: usize, by_rate: f64, gradient: &mut [f64]) {
         for &factor in &self.terms[0].axes[axis] {
             gradient[factor.first] -= by_rate * self.rate(factor) / self.parameters[factor.first].value;
         }
@@ -519,14 +519,14 @@ mod tests {
     }
 
     #[test]
-    fn pull_backs_match_central_differences() {
+    fn vjps_match_central_differences() {
         let k = composite();
         let p = k.parameters();
         let (step, g) = (0.23, 7);
         let weights: Vec<f64> = (0..g).map(|i| (i as f64 * 1.3).sin()).collect();
         let mut gradient = vec![0.0; p.len()];
         for t in 0..k.term_count() {
-            k.pull_back_scale(t, 0.7, &mut gradient);
+            k.vjp_scale(t, 0.7, &mut gradient);
             for (i, column) in k.column_derivatives(t, 1, step, g) {
                 gradient[i] += column.iter().zip(&weights).map(|(a, b)| a * b).sum::<f64>();
             }
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_kernels_are_refused_by_name() {
+    fn bad_kernels_are_rejected_by_name() {
         assert!(matches!(Kernel::rbf(&[]), Err(Error::Config { .. })));
         assert!(matches!(Kernel::rbf(&[1.0; MAX_AXES + 1]), Err(Error::Config { .. })));
         assert!(matches!(Kernel::spectral_mixture(&[vec![]]), Err(Error::Config { .. })));

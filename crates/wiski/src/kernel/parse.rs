@@ -60,14 +60,14 @@ impl<'a> Parser<'a> {
             return if self.accept(')') {
                 Ok(inner)
             } else {
-                Err(self.refuse("a closing bracket is missing"))
+                Err(self.reject("a closing bracket is missing"))
             };
         }
         if self.dim == 0 {
             return match self.take(|c| c.is_ascii_alphanumeric()) {
                 "scale" => Kernel::output_scale(std::f64::consts::LN_2),
                 "" => Err(self.unexpected()),
-                other => Err(self.refuse(&format!("'{other}' is not scale, the only kernel on no axes"))),
+                other => Err(self.reject(&format!("'{other}' is not scale, the only kernel on no axes"))),
             };
         }
         let family = self.family()?;
@@ -100,19 +100,19 @@ impl<'a> Parser<'a> {
             "" => return Err(self.unexpected()),
             other => {
                 let known = "rbf, matern12, matern32, matern52, rq, periodic, cosine and sm:Q";
-                return Err(self.refuse(&format!("'{other}' is not one of {known}")));
+                return Err(self.reject(&format!("'{other}' is not one of {known}")));
             }
         })
     }
 
     fn axis(&mut self) -> Result<usize> {
         let axis = self.number()?;
-        if axis < self.dim { Ok(axis) } else { Err(self.refuse(&format!("there is no axis {axis}"))) }
+        if axis < self.dim { Ok(axis) } else { Err(self.reject(&format!("there is no axis {axis}"))) }
     }
 
     fn number(&mut self) -> Result<usize> {
         let digits = self.take(|c| c.is_ascii_digit());
-        digits.parse().ok().filter(|n| *n <= 64).ok_or_else(|| self.refuse("a small number is missing"))
+        digits.parse().ok().filter(|n| *n <= 64).ok_or_else(|| self.reject("a small number is missing"))
     }
 
     fn take(&mut self, belongs: impl Fn(char) -> bool) -> &'a str {
@@ -131,12 +131,12 @@ impl<'a> Parser<'a> {
 
     fn unexpected(&self) -> Error {
         match self.rest.trim_start() {
-            "" => self.refuse("a kernel is missing at the end"),
-            rest => self.refuse(&format!("'{rest}' was not expected")),
+            "" => self.reject("a kernel is missing at the end"),
+            rest => self.reject(&format!("'{rest}' was not expected")),
         }
     }
 
-    fn refuse(&self, reason: &str) -> Error {
+    fn reject(&self, reason: &str) -> Error {
         Error::Config { field: "kernel".into(), reason: format!("{}: {reason}", self.expression) }
     }
 }

@@ -66,7 +66,7 @@ restored_after_reading!(Adam);
 
 impl Restore for Adam {
     fn restore(&mut self) -> Result<()> {
-        error::length("squares of the optimiser", self.m.len(), self.v.len())?;
+        error::length("squares of the optimizer", self.m.len(), self.v.len())?;
         let ends: Vec<usize> = self.groups.iter().map(|g| g.0).collect();
         if !ends.is_sorted() || ends.last().copied().unwrap_or(0) != self.m.len() {
             let reason = "the groups do not cover the coordinates".into();
@@ -74,7 +74,7 @@ impl Restore for Adam {
         }
         let numbers = [self.beta1, self.beta2, self.epsilon, self.power1, self.power2];
         for value in numbers.into_iter().chain(self.groups.iter().map(|g| g.1)) {
-            error::finite("state of the optimiser", value, 0)?;
+            error::finite("state of the optimizer", value, 0)?;
         }
         Ok(())
     }
@@ -91,12 +91,12 @@ impl Adam {
     pub fn with_groups(groups: &[(Range<usize>, f64)]) -> Result<Self> {
         let mut dim = 0;
         for (i, (range, rate)) in groups.iter().enumerate() {
-            let refuse = |reason: String| Err(Error::Config { field: format!("groups[{i}]"), reason });
+            let reject = |reason: String| Err(Error::Config { field: format!("groups[{i}]"), reason });
             if range.start != dim || range.end < dim {
-                return refuse(format!("{range:?} does not follow the {dim} coordinates before it"));
+                return reject(format!("{range:?} does not follow the {dim} coordinates before it"));
             }
             if !(*rate >= 0.0 && *rate < f64::INFINITY) {
-                return refuse(format!("the rate {rate} must be finite and not negative"));
+                return reject(format!("the rate {rate} must be finite and not negative"));
             }
             dim = range.end;
         }
@@ -158,7 +158,7 @@ impl Adam {
 
     /// Moves `x` one step against `gradient`.
     ///
-    /// Wrong lengths and gradients that are not finite are refused, and leave `x` and the state as they were.
+    /// Wrong lengths and gradients that are not finite are rejected, and leave `x` and the state as they were.
     pub fn step(&mut self, x: &mut [f64], gradient: &[f64]) -> Result<()> {
         error::length("x", self.dim(), x.len())?;
         error::length("gradient", self.dim(), gradient.len())?;
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_step_changes_nothing_and_clones_go_on_alike() {
+    fn a_rejected_step_changes_nothing_and_clones_go_on_alike() {
         let mut adam = Adam::new(2, 0.1).unwrap();
         let mut x = [1.0, 2.0];
         adam.step(&mut x, &[1.0, -1.0]).unwrap();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn nonsense_is_rejected() {
         assert!(Adam::new(1, -0.1).is_err());
         assert!(Adam::new(1, f64::NAN).is_err());
         assert!(Adam::with_groups(&[(0..2, 0.1), (3..4, 0.1)]).is_err());

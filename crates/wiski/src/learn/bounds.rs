@@ -12,7 +12,7 @@
 
 use crate::{Error, Result, error};
 
-/// The box that an optimiser must not leave.
+/// The box that an optimizer must not leave.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bounds {
     lo: Vec<f64>,
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_boxes_are_refused() {
+    fn empty_boxes_are_rejected() {
         let inf = f64::INFINITY;
         for (l, h) in [(1.0, 0.0), (f64::NAN, 1.0), (0.0, f64::NAN), (inf, inf), (-inf, -inf)] {
             assert!(Bounds::new(vec![l], vec![h]).is_err(), "[{l}, {h}]");

@@ -1,4 +1,4 @@
-//! Learning kernels and noise: maximising the evidence of the statistics, with priors where wanted.
+//! Learning kernels and noise: maximizing the evidence of the statistics, with priors where wanted.
 //!
 //! The unknowns are every kernel parameter and, where it is learned, the noise variance, each through a
 //! [`Transform`] to an unconstrained number. The objective is
@@ -86,7 +86,7 @@ impl Restore for HyperSpace {
 }
 
 impl HyperSpace {
-    /// Refuses to learn hyperparameters that are not those of this space.
+    /// Rejects to learn hyperparameters that are not those of this space.
     pub(crate) fn check_fits(&self, hyper: &Hyperparameters) -> Result<()> {
         length("hyperparameters", self.names.len(), hyper.named().len())
     }
@@ -107,7 +107,7 @@ impl HyperSpace {
     }
 
     /// Softplus instead of the logarithm, with a floor of 1e-4 on the noise: the reference implementation's
-    /// parametrisation, in which its learning rates are given.
+    /// parametrization, in which its learning rates are given.
     #[must_use]
     pub fn softplus(mut self) -> Self {
         for (transform, name) in self.transforms.iter_mut().zip(&self.names) {
@@ -264,18 +264,18 @@ impl HyperSpace {
         Ok(value / n)
     }
 
-    /// Maximises evidence and priors from the given hyperparameters on. The result is never worse than the
+    /// Maximizes evidence and priors from the given hyperparameters on. The result is never worse than the
     /// start.
     pub fn refit(
         &self,
         stats: &Stats,
         start: &Hyperparameters,
         tolerance: f64,
-        optimiser: &LbfgsB,
+        optimizer: &LbfgsB,
         pool: &mut Pool,
     ) -> Result<(Hyperparameters, Minimum)> {
         let refitted =
-            self.refit_with(stats.count(), start, optimiser, |hyper, _, spare: Option<Posterior>| {
+            self.refit_with(stats.count(), start, optimizer, |hyper, _, spare: Option<Posterior>| {
                 spare.into_iter().for_each(|posterior| posterior.recycle(pool));
                 Evidence::with_pool(stats, &hyper.kernels, hyper.noise, tolerance, pool)
             })?;
@@ -291,15 +291,15 @@ impl HyperSpace {
         &self,
         count: f64,
         start: &Hyperparameters,
-        optimiser: &LbfgsB,
+        optimizer: &LbfgsB,
         evidence: impl FnMut(&Hyperparameters, Option<&P>, Option<P>) -> Result<(Evidence, P)>,
     ) -> Result<Refitted<P>> {
         let (raw, bounds) = (self.to_raw(start)?, self.bounds()?);
         let mut objective = Refit { space: self, count, like: start, evidence, best: None, spare: None };
-        let mut minimum = optimiser.minimize(&mut objective, &raw, &bounds)?;
+        let mut minimum = optimizer.minimize(&mut objective, &raw, &bounds)?;
         let found = self.to_hyperparameters(&minimum.x, start)?;
         if let Some(revived) = self.revived(&found)? {
-            let second = optimiser.minimize(&mut objective, &revived, &bounds)?;
+            let second = optimizer.minimize(&mut objective, &revived, &bounds)?;
             if second.value < minimum.value {
                 minimum = second;
             }

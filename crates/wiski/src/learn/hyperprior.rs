@@ -1,4 +1,4 @@
-//! Hyperprior densities of a single parameter, normalised, with their derivatives: what they add to the evidence when
+//! Hyperprior densities of a single parameter, normalized, with their derivatives: what they add to the evidence when
 //! hyperparameters are learned.
 //!
 //! | prior | log density at v | derivative |
@@ -11,7 +11,7 @@
 //!
 //! The density is that of the *value*, not of a transformed number: the maximum of evidence plus log prior does
 //! not move with the choice of [`Transform`](super::Transform). Outside the support the log density is −∞,
-//! which an optimiser reads as a step too long; keep the search inside with bounds.
+//! which an optimizer reads as a step too long; keep the search inside with bounds.
 //!
 //! ```
 //! use wiski::learn::Hyperprior;
@@ -64,7 +64,7 @@ pub enum Hyperprior {
 }
 
 impl Hyperprior {
-    /// Refuses parameters that describe no density.
+    /// Rejects parameters that describe no density.
     pub fn validate(&self) -> Result<()> {
         match *self {
             Self::Flat => Ok(()),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_describe_nothing_are_refused() {
+    fn parameters_that_describe_nothing_are_rejected() {
         assert!(PROPER.iter().all(|p| p.validate().is_ok()));
         for prior in [
             Hyperprior::Gamma { shape: 0.0, rate: 1.0 },

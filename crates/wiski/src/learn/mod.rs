@@ -1,15 +1,15 @@
-//! Learning: the optimisers that fit hyperparameters and maximise acquisition functions, and the small scalar
+//! Learning: the optimizers that fit hyperparameters and maximize acquisition functions, and the small scalar
 //! maps and priors that such problems need.
 //!
 //! | need | use |
 //! | --- | --- |
 //! | few unknowns, exact gradients, a box or none | [`LbfgsB`] |
 //! | one cheap step per observation, or noisy gradients | [`Adam`] |
-//! | a positive parameter for an optimiser without bounds | [`Transform`] |
+//! | a positive parameter for an optimizer without bounds | [`Transform`] |
 //! | a penalty that keeps a parameter sensible | [`Hyperprior`] |
 //! | inducing points over all columns, learned on rows in memory | [`PointsSearch`] |
 //!
-//! Everything here *minimises*: hand over minus the evidence, minus the acquisition value.
+//! Everything here *minimizes*: hand over minus the evidence, minus the acquisition value.
 //!
 //! ```
 //! use wiski::learn::{Bounds, FnObjective, LbfgsB};

@@ -1,7 +1,7 @@
-//! What an optimiser sees of a problem: its dimension, and value and gradient at a point.
+//! What an optimizer sees of a problem: its dimension, and value and gradient at a point.
 //!
 //! An evaluation may fail, or give a value or gradient that is not finite: a covariance that is singular to
-//! working precision, an overflow of `exp`. Optimisers here read that as *the step was too long* and try a
+//! working precision, an overflow of `exp`. Optimizers here read that as *the step was too long* and try a
 //! shorter one. Only the starting point must evaluate.
 //!
 //! ```
@@ -19,7 +19,7 @@
 
 use crate::{Error, Result, error};
 
-/// A differentiable function of `dim` unknowns that is to be minimised.
+/// A differentiable function of `dim` unknowns that is to be minimized.
 pub trait Objective {
     /// The number of unknowns.
     fn dim(&self) -> usize;

@@ -1,4 +1,4 @@
-//! Smooth maps from an unconstrained `raw` number to a constrained `value`, so that an optimiser without bounds
+//! Smooth maps from an unconstrained `raw` number to a constrained `value`, so that an optimizer without bounds
 //! can move a parameter that has some.
 //!
 //! | map | value | range | d value/d raw |
@@ -46,7 +46,7 @@ pub enum Transform {
 }
 
 impl Transform {
-    /// Refuses a floor or ends that are not finite, and an empty interval.
+    /// Rejects a floor or ends that are not finite, and an empty interval.
     pub fn validate(&self) -> Result<()> {
         let sound = match *self {
             Self::Identity | Self::Log => true,
@@ -72,7 +72,7 @@ impl Transform {
         }
     }
 
-    /// The raw number of a value strictly inside the range; others are refused.
+    /// The raw number of a value strictly inside the range; others are rejected.
     pub fn inverse(&self, value: f64) -> Result<f64> {
         let raw = match *self {
             Self::Identity => value,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn values_outside_the_range_are_refused() {
+    fn values_outside_the_range_are_rejected() {
         assert!(Transform::Identity.inverse(f64::NAN).is_err());
         assert!(Transform::Log.inverse(0.0).is_err());
         assert!(Transform::Log.inverse(-1.0).is_err());

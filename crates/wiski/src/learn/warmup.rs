@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{Adam, Annealing, HyperSpace, Hyperparameters, LbfgsB};
 use crate::error::{Result, length, positive};
-use crate::feature::{FeatureMap, Moments, Normaliser, Tape};
+use crate::feature::{FeatureMap, Moments, Normalizer, Tape};
 use crate::grid::Lattice;
 use crate::pool::Pool;
 use crate::posterior::{Posterior, Prediction};
@@ -107,7 +107,7 @@ pub struct WarmUp {
     space: HyperSpace,
     tolerance: f64,
     pool: Pool,
-    normaliser: Normaliser,
+    normalizer: Normalizer,
     tape: Tape,
     /// What the forward passes of the rows remember, for the way back.
     tapes: Vec<Tape>,
@@ -139,7 +139,7 @@ impl WarmUp {
             space,
             tolerance,
             pool: Pool::default(),
-            normaliser: Normaliser::default(),
+            normalizer: Normalizer::default(),
             tape: Tape::new(),
             tapes: Vec::new(),
             h,
@@ -182,7 +182,7 @@ impl WarmUp {
         if let FeatureMap::Mlp(_) = self.map {
             self.moments = self.map.moments_of(&self.rows.x)?;
         }
-        let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
+        let view = self.map.prepare(&self.moments, &mut self.normalizer)?;
         self.tapes.resize_with(self.rows.len(), Tape::new);
         let rows = self.rows.x.chunks_exact(d).zip(self.h.chunks_exact_mut(k));
         for ((x, h), tape) in rows.zip(&mut self.tapes) {
@@ -208,7 +208,7 @@ impl WarmUp {
     /// The gradient in φ at the posterior of the rows, with features and tapes as [`Self::observed`] left them.
     fn feature_gradient(&mut self, posterior: &Posterior, by_features: &mut [f64]) -> Result<()> {
         by_features.fill(0.0);
-        let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
+        let view = self.map.prepare(&self.moments, &mut self.normalizer)?;
         let scale = -(self.rows.len() as f64).recip();
         let (rows, tapes, mut dh) = (&self.rows, &mut self.tapes, Vec::new());
         posterior.predictor().for_each_gradient(&self.h, |i, gradient| {
@@ -219,9 +219,9 @@ impl WarmUp {
     }
 
     /// Fits the hyperparameters at the present features.
-    pub fn fit_hyperparameters(&mut self, optimiser: &LbfgsB) -> Result<()> {
+    pub fn fit_hyperparameters(&mut self, optimizer: &LbfgsB) -> Result<()> {
         let stats = self.stats()?;
-        self.hyper = self.space.refit(&stats, &self.hyper, self.tolerance, optimiser, &mut self.pool)?.0;
+        self.hyper = self.space.refit(&stats, &self.hyper, self.tolerance, optimizer, &mut self.pool)?.0;
         self.known = Some(stats);
         Ok(())
     }
@@ -352,7 +352,7 @@ impl WarmUp {
         self.known = Some(stats);
         let predictor = posterior.predictor();
         posterior.recycle(&mut self.pool);
-        let view = self.map.prepare(&self.moments, &mut self.normaliser)?;
+        let view = self.map.prepare(&self.moments, &mut self.normalizer)?;
         let (n, k) = (held_out.len(), self.map.output_dim());
         let mut h = vec![0.0; n * k];
         for (x, h) in held_out.x.chunks_exact(self.map.input_dim()).zip(h.chunks_exact_mut(k)) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// What to do with a point that the grid does not cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum OffGrid {
-    /// Refuse it with an error that names the axis and its range.
+    /// Reject it with an error that names the axis and its range.
     #[default]
     Error,
     /// Learning extends the grid, at the same spacing, until it covers the point. Exact, but the model grows.
@@ -91,7 +91,7 @@ impl WiskiBuilder {
         self
     }
 
-    /// What to do with points off the grid (default: refuse them).
+    /// What to do with points off the grid (default: reject them).
     #[must_use]
     pub fn off_grid(mut self, policy: OffGrid) -> Self {
         self.off_grid = policy;

@@ -2,7 +2,7 @@
 //! learning.
 
 use crate::error::{Error, Result, finite, length, positive};
-use crate::feature::{Column, FeatureMap, Linear, Moments, Normaliser, Scaling, Source, Tape};
+use crate::feature::{Column, FeatureMap, Linear, Moments, Normalizer, Scaling, Source, Tape};
 use crate::learn::Adam;
 use crate::pool::Scratch;
 use crate::saved::{Restore, restored_after_reading};
@@ -51,7 +51,7 @@ impl Restore for Encoder {
         length("moments", self.map.new_moments().dim(), self.moments.dim())?;
         let parameters = self.map.parameters().len();
         if let Some(adam) = &self.adam {
-            length("coordinates of the optimiser", parameters, adam.dim())?;
+            length("coordinates of the optimizer", parameters, adam.dim())?;
         }
         self.gradient = vec![0.0; parameters];
         self.buffers.h = vec![0.0; self.map.output_dim()];
@@ -76,14 +76,14 @@ impl ColumnScaling {
         Self { shift, factor, limit: vec![f64::INFINITY; bounds.len()], read: None }
     }
 
-    /// Centres each column and divides it by its standard deviation. Constant columns keep their unit.
+    /// Centers each column and divides it by its standard deviation. Constant columns keep their unit.
     pub fn from_moments(moments: &Moments) -> Self {
         let factor = |v: f64| if v > 0.0 { v.sqrt().recip() } else { 1.0 };
         let factor = moments.variances().map(factor).collect();
         Self { shift: moments.mean().to_vec(), factor, limit: vec![f64::INFINITY; moments.dim()], read: None }
     }
 
-    /// Centres each column at its median, divides it by half the distance between its 16 % and 84 % quantiles
+    /// Centers each column at its median, divides it by half the distance between its 16 % and 84 % quantiles
     /// (one standard deviation of a Gaussian) and pulls in what lies beyond eight of those: a single value of a
     /// million must not press all others together. Columns that mostly repeat one value go by their deviation.
     pub fn robust(x: &[f64], dim: usize) -> Result<Self> {
@@ -170,11 +170,11 @@ pub(crate) struct FixedEncoder {
 impl FixedEncoder {
     /// The coordinates of a row.
     pub(crate) fn encode(&self, x: &[f64]) -> Result<Vec<f64>> {
-        let (mut row, mut normaliser, mut tape) = (Vec::new(), Normaliser::default(), Tape::new());
+        let (mut row, mut normalizer, mut tape) = (Vec::new(), Normalizer::default(), Tape::new());
         self.scaling.apply(x, &mut row)?;
         let mut h = vec![0.0; self.map.output_dim()];
         // Constants need no moments.
-        let view = self.map.prepare(&self.map.new_moments(), &mut normaliser)?;
+        let view = self.map.prepare(&self.map.new_moments(), &mut normalizer)?;
         view.forward(&row, &mut h, &mut tape)?;
         Ok(h)
     }
@@ -205,18 +205,18 @@ impl FixedEncoder {
     }
 
     /// Given ∂L/∂h at rows given one after the other, adds ∂L/∂x to `by_x`.
-    pub(crate) fn pull_back_all(&self, x: &[f64], by_h: &[f64], by_x: &mut [f64]) -> Result<()> {
+    pub(crate) fn vjp_all(&self, x: &[f64], by_h: &[f64], by_x: &mut [f64]) -> Result<()> {
         let by_rows = by_x.chunks_exact_mut(self.input_dim()).zip(by_h.chunks_exact(self.output_dim()));
-        self.rows(x)?.zip(by_rows).try_for_each(|(x, (by_x, by_h))| self.pull_back(x, by_h, by_x))
+        self.rows(x)?.zip(by_rows).try_for_each(|(x, (by_x, by_h))| self.vjp(x, by_h, by_x))
     }
 
     /// Given ∂L/∂h at a row, adds ∂L/∂x to `by_x`.
-    pub(crate) fn pull_back(&self, x: &[f64], by_h: &[f64], by_x: &mut [f64]) -> Result<()> {
-        let (mut row, mut normaliser, mut tape) = (Vec::new(), Normaliser::default(), Tape::new());
+    pub(crate) fn vjp(&self, x: &[f64], by_h: &[f64], by_x: &mut [f64]) -> Result<()> {
+        let (mut row, mut normalizer, mut tape) = (Vec::new(), Normalizer::default(), Tape::new());
         self.scaling.apply(x, &mut row)?;
         let (mut h, mut by_row) = (vec![0.0; self.output_dim()], vec![0.0; self.map.input_dim()]);
         let mut by_map = vec![0.0; self.map.parameters().len()];
-        let view = self.map.prepare(&self.map.new_moments(), &mut normaliser)?;
+        let view = self.map.prepare(&self.map.new_moments(), &mut normalizer)?;
         view.forward(&row, &mut h, &mut tape)?;
         view.backward(&mut tape, by_h, &mut by_map, Some(&mut by_row))?;
         for (place, by_row) in by_row.iter().enumerate() {
@@ -235,7 +235,7 @@ impl FixedEncoder {
 /// What encoding one row leaves behind: the scaled row, its coordinates, and the tape for the way back.
 #[derive(Debug, Clone, Default)]
 struct Buffers {
-    normaliser: Normaliser,
+    normalizer: Normalizer,
     tape: Tape,
     row: Vec<f64>,
     h: Vec<f64>,
@@ -373,16 +373,16 @@ impl Encoder {
     }
 
     fn forward(&mut self) -> Result<()> {
-        let Buffers { normaliser, tape, row, h } = &mut self.buffers;
-        self.map.prepare(&self.moments, normaliser)?.forward(row, h, tape)
+        let Buffers { normalizer, tape, row, h } = &mut self.buffers;
+        self.map.prepare(&self.moments, normalizer)?.forward(row, h, tape)
     }
 
     /// Lends the coordinates of a row; the encoder does not change.
     pub(crate) fn with_coordinates<T>(&self, x: &[f64], f: impl FnOnce(&[f64]) -> T) -> Result<T> {
-        self.scratch.with(|Buffers { normaliser, tape, row, h }| {
+        self.scratch.with(|Buffers { normalizer, tape, row, h }| {
             self.scaling.apply(x, row)?;
             h.resize(self.map.output_dim(), 0.0);
-            self.map.prepare(&self.moments, normaliser)?.forward(row, h, tape)?;
+            self.map.prepare(&self.moments, normalizer)?.forward(row, h, tape)?;
             Ok(f(h))
         })
     }
@@ -408,8 +408,8 @@ impl Encoder {
     pub(crate) fn learn(&mut self, by_coordinates: Option<&[f64]>) -> Result<()> {
         if let (Some(dh), Some(adam)) = (by_coordinates, &mut self.adam) {
             self.gradient.fill(0.0);
-            let Buffers { normaliser, tape, .. } = &mut self.buffers;
-            let view = self.map.prepare(&self.moments, normaliser)?;
+            let Buffers { normalizer, tape, .. } = &mut self.buffers;
+            let view = self.map.prepare(&self.moments, normalizer)?;
             view.backward(tape, dh, &mut self.gradient, None)?;
             adam.step(self.map.parameters_mut(), &self.gradient)?;
         }
@@ -432,7 +432,7 @@ impl Encoder {
         self.is_fixed() && other.is_fixed() && self.scaling == other.scaling && self.map == other.map
     }
 
-    /// Refuses what needs features that no longer change.
+    /// Rejects what needs features that no longer change.
     pub(crate) fn require_fixed(&self, operation: &'static str) -> Result<()> {
         if self.is_fixed() {
             return Ok(());

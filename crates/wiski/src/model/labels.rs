@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// What to do with a label that is not among the known classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Unseen {
-    /// Refuse the row with an error that names the label and the known ones.
+    /// Reject the row with an error that names the label and the known ones.
     #[default]
     Error,
     /// Make it a new class. Every earlier row counts as one that is not of this class, exactly.
@@ -65,14 +65,14 @@ impl Restore for Labels {
 
 impl Labels {
     pub(super) fn new(classes: Classes) -> Result<Self> {
-        let refuse = |reason: String| Err(Error::Config { field: "classes".into(), reason });
+        let reject = |reason: String| Err(Error::Config { field: "classes".into(), reason });
         let discover = classes.labels.is_none();
         let names = classes.labels.unwrap_or_default();
         if let Some(twice) = names.iter().enumerate().find_map(|(i, n)| names[..i].contains(n).then_some(n)) {
-            return refuse(format!("{twice:?} is declared twice"));
+            return reject(format!("{twice:?} is declared twice"));
         }
         if !discover && classes.unseen == Unseen::Error && names.len() < 2 {
-            return refuse(format!("a classifier needs at least two classes, not {}", names.len()));
+            return reject(format!("a classifier needs at least two classes, not {}", names.len()));
         }
         Ok(Self { names, discover, unseen: classes.unseen })
     }

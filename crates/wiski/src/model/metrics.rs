@@ -102,7 +102,7 @@ impl PrequentialClasses {
 }
 
 /// Notices when predictions become worse than they say they are: Page and Hinkley's test on squared
-/// standardised residuals, which have mean one while the model holds.
+/// standardized residuals, which have mean one while the model holds.
 ///
 /// ```
 /// use wiski::model::DriftDetector;
@@ -129,7 +129,7 @@ impl Default for DriftDetector {
 }
 
 impl DriftDetector {
-    /// Takes in a standardised residual; true when drift is signalled, after which it starts anew.
+    /// Takes in a standardized residual; true when drift is signalled, after which it starts anew.
     pub fn record(&mut self, residual: f64) -> bool {
         // One wild row is an outlier, not drift: its weight is limited.
         self.sum += (residual * residual).min(16.0) - 1.0 - self.slack;

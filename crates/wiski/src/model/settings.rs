@@ -150,11 +150,11 @@ pub struct Settings {
     pub schedule: Schedule,
     /// Whether hyperparameters are fitted on the warm-up rows at all.
     pub fit_warm_up: bool,
-    /// The reference implementation's parametrisation (softplus) instead of logarithms.
+    /// The reference implementation's parametrization (softplus) instead of logarithms.
     pub softplus: bool,
     /// Priors on hyperparameters, each for those whose name contains the given text, as `lengthscale`.
     pub priors: Vec<(String, Hyperprior)>,
-    /// Watches standardised residuals for drift, where wanted.
+    /// Watches standardized residuals for drift, where wanted.
     pub drift: Option<DriftDetector>,
     /// How columns are scaled.
     pub inputs: InputScaling,

@@ -86,7 +86,7 @@ impl RowSurface {
 
     /// Adds to `gradient` the derivative in the rows of a function whose derivatives in the joint mean and
     /// covariance (all q² entries) are given. `joint` is the prediction at `x`.
-    pub fn pull_back(
+    pub fn vjp(
         &self,
         x: &[f64],
         joint: &JointRows,
@@ -100,7 +100,7 @@ impl RowSurface {
         let by_mean: Vec<f64> = by_mean.iter().map(|g| scale * g).collect();
         let by_covariance: Vec<f64> = by_covariance.iter().map(|g| scale * scale * g).collect();
         let mut by_h = vec![0.0; joint.h.len()];
-        self.surface.pull_back(&joint.h, &joint.joint, &by_mean, &by_covariance, &mut by_h)?;
-        self.encoder.pull_back_all(x, &by_h, gradient)
+        self.surface.vjp(&joint.h, &joint.joint, &by_mean, &by_covariance, &mut by_h)?;
+        self.encoder.vjp_all(x, &by_h, gradient)
     }
 }

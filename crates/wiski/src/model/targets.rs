@@ -15,7 +15,7 @@ pub(super) struct TargetMoments {
 }
 
 impl TargetMoments {
-    /// Refuses sums that no targets can have.
+    /// Rejects sums that no targets can have.
     pub(super) fn check(&self) -> Result<()> {
         for (field, value) in [("weight", self.weight), ("mean", self.mean), ("squares", self.squares)] {
             finite(format!("{field} of the targets"), value, 0)?;
@@ -80,7 +80,7 @@ pub struct TargetScale {
 }
 
 impl TargetScale {
-    /// Refuses a scale that maps numbers to something else.
+    /// Rejects a scale that maps numbers to something else.
     pub(crate) fn check(&self) -> Result<()> {
         finite("shift of the targets", self.shift, 0)?;
         positive("scale of the targets", self.scale, 0)

@@ -32,7 +32,7 @@ pub struct StartValue {
 impl StartValue {
     /// The places of the hyperparameters that are meant, with their values.
     pub(super) fn places(&self, names: &[String]) -> Result<Vec<(usize, f64)>> {
-        let refuse = |reason: String| Err(Error::Config { field: self.name.clone(), reason });
+        let reject = |reason: String| Err(Error::Config { field: self.name.clone(), reason });
         // In a sum, each part's number stands before the name, as in 0.lengthscale[0].
         let stem = |full: &str| {
             let stem = full.split('[').next().unwrap_or(full);
@@ -41,10 +41,10 @@ impl StartValue {
         let own: Vec<usize> =
             (0..names.len()).filter(|&i| names[i] == self.name || stem(&names[i])).collect();
         if own.is_empty() {
-            return refuse(format!("no hyperparameter has this name; there are {}", names.join(", ")));
+            return reject(format!("no hyperparameter has this name; there are {}", names.join(", ")));
         }
         if self.values.len() != 1 && self.values.len() != own.len() {
-            return refuse(format!("{} values were given for {} of this name", self.values.len(), own.len()));
+            return reject(format!("{} values were given for {} of this name", self.values.len(), own.len()));
         }
         self.values.iter().try_for_each(|&value| positive(self.name.as_str(), value, 0))?;
         let value = |(place, &i): (usize, &usize)| (i, self.values[place.min(self.values.len() - 1)]);

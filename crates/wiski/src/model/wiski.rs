@@ -179,7 +179,7 @@ impl Wiski {
         &self.stats
     }
 
-    /// The posterior at the present hyperparameters. Refused on a large grid, whose engine keeps none in p
+    /// The posterior at the present hyperparameters. Rejected on a large grid, whose engine keeps none in p
     /// coordinates.
     pub fn posterior(&self) -> Result<&Posterior> {
         self.posterior.in_coordinates()
@@ -247,13 +247,13 @@ impl Wiski {
 
     /// Refits the hyperparameters from the present ones on; the evidence never gets worse. The posterior is that of
     /// the best evaluation, not computed again.
-    pub fn refit(&mut self, space: &HyperSpace, optimiser: &LbfgsB) -> Result<Minimum> {
+    pub fn refit(&mut self, space: &HyperSpace, optimizer: &LbfgsB) -> Result<Minimum> {
         let (start, stats, settings) = (self.hyperparameters(), &self.stats, &self.settings);
         let (pool, posterior) = (&mut self.pool, &*self.posterior);
         let refitted = space.refit_with(
             stats.count(),
             &start,
-            optimiser,
+            optimizer,
             |hyper, best, spare: Option<Box<dyn GridPosterior>>| {
                 spare.into_iter().for_each(|posterior| posterior.recycle(pool));
                 let given = given(settings, stats, &hyper.kernels, hyper.noise);
@@ -319,7 +319,7 @@ impl Wiski {
     }
 
     /// Predicts and learns many rows in turn, given row after row, as [`OnlineGp::step`] does one by one: where rows wait
-    /// for the factor, several times as fast. On grids that cover them all, none is learned if one is refused.
+    /// for the factor, several times as fast. On grids that cover them all, none is learned if one is rejected.
     pub fn step_batch(
         &mut self,
         x: &[f64],
@@ -337,7 +337,7 @@ impl Wiski {
             && self.behind == 0
             && let Ok(posterior) = self.posterior.in_coordinates_mut()
         {
-            // The statistics refuse more than the posterior, so they go first.
+            // The statistics reject more than the posterior, so they go first.
             self.stats.observe_batch(x, y, noise)?;
             posterior.condition_batch(x, y, noise, predictions, &mut self.workspace)?;
             self.updates_since_check += y.len() - 1;
@@ -352,7 +352,7 @@ impl Wiski {
         Ok(())
     }
 
-    /// Mean and variance with their gradients in x. Off the grid, where the policy is not to refuse, they are those of
+    /// Mean and variance with their gradients in x. Off the grid, where the policy is not to reject, they are those of
     /// [`OnlineGp::predict`], whose gradient vanishes on grids that do not cover the point.
     pub fn predict_gradient(&self, x: &[f64]) -> Result<PredictionGradient> {
         let mut gradient = PredictionGradient::default();
@@ -524,7 +524,7 @@ impl Wiski {
             && is_exact(&self.stats)
             && let Ok(posterior) = self.posterior.in_coordinates_mut()
         {
-            // The statistics refuse more than the posterior, so they are asked first.
+            // The statistics reject more than the posterior, so they are asked first.
             self.stats.check_row(x, y, noise, 0)?;
             let prediction = posterior.condition(x, y, noise, &mut self.workspace)?;
             self.stats.observe_placed(self.workspace.placement(), y, noise);
@@ -606,7 +606,7 @@ impl Wiski {
         self.rank().max(32)
     }
 
-    /// Refuses a batch with a bad row; returns the lower and upper corners of all points.
+    /// Rejects a batch with a bad row; returns the lower and upper corners of all points.
     fn check_batch(&self, x: &[f64], y: &[f64], noise: Option<&[f64]>) -> Result<[Vec<f64>; 2]> {
         let d = self.input_dim();
         length("x", y.len() * d, x.len())?;
@@ -646,7 +646,7 @@ impl OnlineGp for Wiski {
         self.stats.count()
     }
 
-    /// Off the grid, where the policy is not to refuse, the prior answers: predicting never extends a grid. Of a sum
+    /// Off the grid, where the policy is not to reject, the prior answers: predicting never extends a grid. Of a sum
     /// of grids, those that cover their part of the point say what they know.
     fn predict(&self, x: &[f64]) -> Result<Prediction> {
         let posterior = self.current()?;
@@ -674,7 +674,7 @@ impl OnlineGp for Wiski {
         self.step_noisy(x, y, 1.0).map(|(_, prediction)| prediction)
     }
 
-    /// All or nothing: if any row is refused, none is learned. Large batches go through the statistics and
+    /// All or nothing: if any row is rejected, none is learned. Large batches go through the statistics and
     /// one new factorization.
     fn observe_batch(&mut self, x: &[f64], y: &[f64], noise: Option<&[f64]>) -> Result<usize> {
         let corners = self.check_batch(x, y, noise)?;

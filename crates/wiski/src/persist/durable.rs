@@ -19,9 +19,9 @@ pub struct DurableOptions {
     pub sync: Sync,
     /// A journal with so many rows is compacted.
     pub compact_after: u64,
-    /// Whether a row that the model refuses stays in the journal, so that it counts as seen. Otherwise it is
+    /// Whether a row that the model rejects stays in the journal, so that it counts as seen. Otherwise it is
     /// taken back, and can be given again in another form.
-    pub keep_refused: bool,
+    pub keep_rejected: bool,
 }
 
 impl Default for DurableOptions {
@@ -31,7 +31,7 @@ impl Default for DurableOptions {
         Self {
             sync: Sync::Every(std::time::Duration::from_secs(1)),
             compact_after: 50_000,
-            keep_refused: true,
+            keep_rejected: true,
         }
     }
 }
@@ -43,8 +43,8 @@ pub struct Recovered {
     pub from_snapshot: u64,
     /// Rows learned anew from the journal.
     pub replayed: u64,
-    /// Rows of the journal that the model refused, as it had done before.
-    pub refused: u64,
+    /// Rows of the journal that the model rejected, as it had done before.
+    pub rejected: u64,
     /// Bytes of an incomplete last row, never acknowledged, that were dropped.
     pub dropped_bytes: u64,
 }
@@ -106,8 +106,8 @@ impl Durable {
                     return Err(Error::File { path: log.display().to_string(), reason });
                 }
                 recovered.replayed += 1;
-                // What the model refused then it refuses now: the row was not learned.
-                recovered.refused += u64::from(stored.step(&entry.row()).is_err());
+                // What the model rejected then it rejects now: the row was not learned.
+                recovered.rejected += u64::from(stored.step(&entry.row()).is_err());
                 Ok(())
             })?;
             recovered.dropped_bytes = replay.dropped_bytes;
@@ -144,7 +144,7 @@ impl Durable {
         }
         self.journal.append(row)?;
         let answer = self.stored.step(row);
-        if answer.is_err() && !self.options.keep_refused {
+        if answer.is_err() && !self.options.keep_rejected {
             self.journal.retract()?;
             self.stored.rows -= 1;
         }

@@ -123,8 +123,8 @@ pub(super) fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 
 /// A value as the bytes of a snapshot file.
 pub fn to_bytes<T: Persistent>(value: &T) -> Result<Vec<u8>> {
-    let refuse = |reason: String| Error::File { path: T::KIND.into(), reason };
-    let body = rmp_serde::to_vec_named(value).map_err(|e| refuse(e.to_string()))?;
+    let reject = |reason: String| Error::File { path: T::KIND.into(), reason };
+    let body = rmp_serde::to_vec_named(value).map_err(|e| reject(e.to_string()))?;
     let (length, checksum) = (body.len() as u64, xxh3_64(&body));
     let header = Header { version: FORMAT_VERSION, kind: T::KIND.into(), length, checksum };
     let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());

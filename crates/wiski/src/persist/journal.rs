@@ -159,23 +159,23 @@ impl Journal {
         sync: Sync,
         mut replay: impl FnMut(&Entry) -> Result<()>,
     ) -> Result<(Self, Replay)> {
-        let refuse = |reason: String| Error::File { path: path.display().to_string(), reason };
+        let reject = |reason: String| Error::File { path: path.display().to_string(), reason };
         let mut bytes = Vec::new();
         File::open(path).and_then(|mut f| f.read_to_end(&mut bytes)).map_err(|e| failed(path, &e))?;
         if bytes.len() < HEADER_BYTES || bytes[..8] != MAGIC {
-            return Err(refuse("not a wiski journal".into()));
+            return Err(reject("not a wiski journal".into()));
         }
         let version = u32::from_le_bytes(field(&bytes, 8));
         if version == 0 || version > VERSION {
             let own = format!("this program reads versions 1 to {VERSION}");
-            return Err(refuse(format!("journal version {version}, but {own}")));
+            return Err(reject(format!("journal version {version}, but {own}")));
         }
         if xxh3_64(&bytes[..24]) != u64::from_le_bytes(field(&bytes, 24)) {
-            return Err(refuse("damaged: the checksum of its header does not match".into()));
+            return Err(reject("damaged: the checksum of its header does not match".into()));
         }
         let width = u32::from_le_bytes(field(&bytes, 12)) as usize;
         if width != input_dim {
-            return Err(refuse(format!(
+            return Err(reject(format!(
                 "this journal holds rows of {width} inputs, but the model has {input_dim}"
             )));
         }
@@ -186,7 +186,7 @@ impl Journal {
                 Record::Whole(payload) => {
                     let entry = Entry::decode(payload, input_dim).filter(|e| e.number == last + 1);
                     let entry = entry.ok_or_else(|| {
-                        refuse(format!("damaged at byte {at}: row {} makes no sense", last + 1))
+                        reject(format!("damaged at byte {at}: row {} makes no sense", last + 1))
                     })?;
                     replay(&entry)?;
                     last += 1;
@@ -198,7 +198,7 @@ impl Journal {
                         "damaged at byte {at}: row {} does not match its checksum and others follow it",
                         last + 1
                     );
-                    return Err(refuse(reason));
+                    return Err(reject(reason));
                 }
             }
         }
@@ -221,7 +221,7 @@ impl Journal {
         self.start
     }
 
-    /// Takes back the row appended last: it was refused, and is to be given again in another form.
+    /// Takes back the row appended last: it was rejected, and is to be given again in another form.
     pub fn retract(&mut self) -> Result<()> {
         let mut back = || -> io::Result<()> {
             self.file.set_len(self.before)?;

@@ -24,7 +24,7 @@ pub struct FileLock {
 
 impl FileLock {
     /// Locks a file, which need not exist yet, for this process alone. While another process holds the lock, waits up
-    /// to the given time and is then refused.
+    /// to the given time and is then rejected.
     pub fn acquire(path: &Path, patience: Duration) -> Result<Self> {
         let lock = beside(path).map_err(|e| failed(path, &e))?;
         let start = Instant::now();

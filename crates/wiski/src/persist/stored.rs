@@ -300,7 +300,7 @@ fn mismatch(reason: &str) -> Error {
 pub struct Stored {
     /// The names of the columns.
     pub columns: Columns,
-    /// The number of rows of the stream that went through the model, refused ones included.
+    /// The number of rows of the stream that went through the model, rejected ones included.
     pub rows: u64,
     /// How many of them had been seen when the journal was begun, for a model that has one.
     #[serde(default)]

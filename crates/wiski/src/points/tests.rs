@@ -76,8 +76,8 @@ fn derivatives_match_central_differences() {
         let (w, _) = points.weights(&x).unwrap();
         let mut by_weights: Vec<f64> = by.iter().zip(&w).map(|(b, w)| b - 2.0 * 0.7 * w).collect();
         let (mut gradient, mut scratch) = (vec![0.0; 3], vec![f64::NAN; m]);
-        points.pull_back(&x, &mut by_weights, &mut gradient, &mut scratch);
-        points.pull_back_correlation(&x, &other, 0.4, &mut gradient);
+        points.vjp(&x, &mut by_weights, &mut gradient, &mut scratch);
+        points.vjp_correlation(&x, &other, 0.4, &mut gradient);
         for k in 0..3 {
             let h = 2e-5;
             let at = |steps: f64| {
@@ -114,7 +114,7 @@ fn files_hold_centers_and_length_scales() {
     assert_eq!(read, points);
     assert_eq!(read.factor, points.factor);
     assert_eq!(read.scaled, points.scaled);
-    // What does not fit together is refused.
+    // What does not fit together is rejected.
     for (centers, lengthscales) in [
         (vec![0.0; 3], vec![1.0; 2]),
         (vec![], vec![1.0; 2]),
@@ -130,7 +130,7 @@ fn files_hold_centers_and_length_scales() {
 }
 
 #[test]
-fn bad_points_are_refused_by_name() {
+fn bad_points_are_rejected_by_name() {
     for (family, centers, lengthscales, what) in [
         (Family::Periodic, vec![0.0], vec![1.0], "radial"),
         (Family::Rbf, vec![0.0; 3], vec![1.0; 2], "centers"),

@@ -14,7 +14,7 @@ use crate::simd::dot;
 
 impl Posterior {
     /// Conditions on many rows in turn, given row after row, and writes what was predicted for each before it was
-    /// learned. If any row is refused, none is learned. For small p as fast as one by one; from p = 256 on some three
+    /// learned. If any row is rejected, none is learned. For small p as fast as one by one; from p = 256 on some three
     /// times as fast.
     pub fn condition_batch(
         &mut self,

@@ -542,7 +542,7 @@ impl Posterior {
         }
     }
 
-    /// Un-learns one observation that was conditioned on before, with the same values. Refused if the
+    /// Un-learns one observation that was conditioned on before, with the same values. Rejected if the
     /// posterior cannot contain it.
     pub fn uncondition(&mut self, h: &[f64], y: f64, noise: f64, ws: &mut Workspace) -> Result<()> {
         finite("y", y, 0)?;
@@ -638,9 +638,9 @@ impl Posterior {
         Surface::new(&self.prior, &settled.factor, &settled.mean, self.noise, &mut Pool::default())
     }
 
-    /// What block `j` alone says at points given row after row in its own coordinates, centred over the data:
+    /// What block `j` alone says at points given row after row in its own coordinates, centered over the data:
     /// mean (w_j − m_j)ᵀa_j and variance ‖V_jᵀ(w_j − m_j)‖², with m_j the mean weights of the data. Without the
-    /// centre a constant could move between blocks at will. p p_j multiply-adds a point. Inducing points are the last
+    /// center a constant could move between blocks at will. p p_j multiply-adds a point. Inducing points are the last
     /// block, and their variance contains the residual.
     pub fn effect(&self, stats: &Stats, block: usize, h: &[f64]) -> Result<Vec<Prediction>> {
         let (grid, points) = (self.lattice().grids().get(block), self.lattice().points());
@@ -655,11 +655,11 @@ impl Posterior {
             }
         };
         length("x", h.len() / alone.dim() * alone.dim(), h.len())?;
-        let mut centre = stats.mean_weights();
+        let mut center = stats.mean_weights();
         let own = self.lattice().block(block);
-        centre[..own.start].fill(0.0);
-        centre[own.end..].fill(0.0);
-        let centre = self.prior.project(&centre, 1, &mut Pool::default());
+        center[..own.start].fill(0.0);
+        center[own.end..].fill(0.0);
+        let center = self.prior.project(&center, 1, &mut Pool::default());
         let (mut phi, mut scratch) = (vec![0.0; self.rank()], vec![0.0; self.prior.scratch_len()]);
         let (settled, mut white) = (self.settled(), vec![0.0; self.factor.stride()]);
         let (mut effects, mut placement) = (Vec::with_capacity(h.len() / alone.dim()), Placement::default());
@@ -672,7 +672,7 @@ impl Posterior {
                 phi.fill(0.0);
                 self.prior.features_of_points(at.dense, &mut phi);
             }
-            phi.iter_mut().zip(&centre).for_each(|(p, c)| *p -= c);
+            phi.iter_mut().zip(&center).for_each(|(p, c)| *p -= c);
             settled.factor.whiten(&phi, &mut white);
             let residual = self.prior.residual_scale() * placement.residual(0);
             let (mean, variance) = (dot(&phi, &settled.mean), dot(&white, &white) + residual);

@@ -228,7 +228,7 @@ impl Predictor {
                 if !self.in_correlations {
                     points.solve_transposed(by);
                 }
-                points.pull_back_correlations(rest, by, &mut to[first..], &mut scratch);
+                points.vjp_correlations(rest, by, &mut to[first..], &mut scratch);
             }
         }
         out.prediction = Prediction { mean, variance: variance.max(0.0), noise: self.noise };
@@ -306,7 +306,7 @@ impl FunctionSample {
             points.correlations(rest, &mut scratch);
             value += dot(coefficients, &scratch);
             gradient[axis..].fill(0.0);
-            points.pull_back_correlations(rest, coefficients, &mut gradient[axis..], &mut scratch);
+            points.vjp_correlations(rest, coefficients, &mut gradient[axis..], &mut scratch);
         }
         Ok(value)
     }

@@ -68,13 +68,7 @@ impl<'a> Residuals<'a> {
 
     /// The derivatives of Σ_ij C̄_ij covariance(i, j) in place i: those in its weights, added to `by_weights`, and those
     /// in its inputs, added to `gradient`.
-    pub(super) fn pull_back(
-        &self,
-        i: usize,
-        by_covariance: &[f64],
-        by_weights: &mut [f64],
-        gradient: &mut [f64],
-    ) {
+    pub(super) fn vjp(&self, i: usize, by_covariance: &[f64], by_weights: &mut [f64], gradient: &mut [f64]) {
         let Some((points, scale)) = self.points else { return };
         let (q, m) = (self.rho.len(), points.len());
         for j in 0..q {
@@ -82,7 +76,7 @@ impl<'a> Residuals<'a> {
             let c = scale * (by_covariance[i * q + j] + by_covariance[j * q + i]);
             by_weights.iter_mut().zip(self.weights(j, m)).for_each(|(by, w)| *by -= c * w);
             if i != j {
-                points.pull_back_correlation(self.place(i), self.place(j), c, gradient);
+                points.vjp_correlation(self.place(i), self.place(j), c, gradient);
             }
         }
     }
@@ -116,7 +110,7 @@ impl Posterior {
         for (by, to) in [(by_mean, &mut out.mean), (by_variance, &mut out.variance)] {
             let first = to.len();
             to.resize(first + x.len(), 0.0);
-            points.pull_back(x, by, &mut to[first..], &mut ws.distances);
+            points.vjp(x, by, &mut to[first..], &mut ws.distances);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! white vector f = Vᵀw, a sum of 4^d rows of V; the covariance of two points is f_iᵀf_j. That costs 4^d p
 //! multiply-adds a point, whatever the distance between points, where the posterior in p coordinates needs p².
 //!
-//! A function of the joint mean and covariance is pulled back to the points by the chain rule. With ḡ and C̄
+//! A function of the joint mean and covariance is carried back to the points by the chain rule. With ḡ and C̄
 //! its derivatives in mean and covariance, t_i = Σ_j (C̄_ij + C̄_ji) f_j,
 //!
 //! ```text
@@ -147,14 +147,8 @@ impl Surface {
         w.gather(grid, &self.mean[at..at + grid.len()])
     }
 
-    /// The part of [`Surface::pull_back`] that goes through the residuals of inducing points.
-    fn pull_back_residuals(
-        &self,
-        h: &[f64],
-        q: usize,
-        by_covariance: &[f64],
-        gradient: &mut [f64],
-    ) -> Result<()> {
+    /// The part of [`Surface::vjp`] that goes through the residuals of inducing points.
+    fn vjp_residuals(&self, h: &[f64], q: usize, by_covariance: &[f64], gradient: &mut [f64]) -> Result<()> {
         let Some(points) = self.lattice.points() else { return Ok(()) };
         let (d, skip, m) = (self.lattice.dim(), self.lattice.grid_dim(), points.len());
         let (mut placement, mut residuals) = (Placement::default(), self.residuals(h, q));
@@ -166,14 +160,14 @@ impl Surface {
         for (i, point) in h.chunks_exact(d).enumerate() {
             by_weights.fill(0.0);
             let own = &mut gradient[i * d + skip..(i + 1) * d];
-            residuals.pull_back(i, by_covariance, &mut by_weights, own);
-            points.pull_back(&point[skip..], &mut by_weights, own, &mut scratch);
+            residuals.vjp(i, by_covariance, &mut by_weights, own);
+            points.vjp(&point[skip..], &mut by_weights, own, &mut scratch);
         }
         Ok(())
     }
 
     /// Adds ∂(c·mean_i + tᵀf_i)/∂h_i to the part of `gradient` that belongs to point i.
-    pub(crate) fn pull_back_point(
+    pub(crate) fn vjp_point(
         &self,
         h: &[f64],
         i: usize,
@@ -211,7 +205,7 @@ impl Surface {
             let (mut by_weights, mut scratch) = (vec![0.0; points.len()], vec![0.0; points.len()]);
             dot_rows(&self.root[from * self.stride..], self.stride, by_white, &mut by_weights);
             by_weights.iter_mut().zip(&self.mean[from..]).for_each(|(by, a)| *by += by_mean * a);
-            points.pull_back(rest, &mut by_weights, &mut gradient[axis..(i + 1) * d], &mut scratch);
+            points.vjp(rest, &mut by_weights, &mut gradient[axis..(i + 1) * d], &mut scratch);
         }
         Ok(())
     }
@@ -288,7 +282,7 @@ impl Surrogate for Surface {
         Ok(())
     }
 
-    fn pull_back(
+    fn vjp(
         &self,
         h: &[f64],
         joint: &Joint,
@@ -305,8 +299,8 @@ impl Surrogate for Surface {
                 let c = by_covariance[i * q + j] + by_covariance[j * q + i];
                 direction.iter_mut().zip(joint.white(j)).for_each(|(t, f)| *t += c * f);
             }
-            self.pull_back_point(h, i, by_mean[i], &direction, gradient)?;
+            self.vjp_point(h, i, by_mean[i], &direction, gradient)?;
         }
-        self.pull_back_residuals(h, q, by_covariance, gradient)
+        self.vjp_residuals(h, q, by_covariance, gradient)
     }
 }

@@ -26,7 +26,7 @@ pub trait Surrogate {
 
     /// Adds to `gradient` the derivative in the points' coordinates of a function whose derivatives in the joint
     /// mean and covariance (all q² entries) are given. `joint` is the prediction at `x`.
-    fn pull_back(
+    fn vjp(
         &self,
         x: &[f64],
         joint: &Joint,

@@ -132,7 +132,7 @@ impl TryFrom<SavedStats> for Stats {
         let gram = match gram {
             SavedGram::Exact(parts) => Gram::Exact(BlockMatrix::from_parts(&lattice, &parts)?),
             SavedGram::LowRank(root) => {
-                refuse_points(&lattice)?;
+                reject_points(&lattice)?;
                 length("root", lattice.len(), root.points())?;
                 Gram::LowRank(root)
             }
@@ -200,7 +200,7 @@ impl Stats {
                 reason: "a root needs at least rank 1".into(),
             });
         }
-        refuse_points(&lattice)?;
+        reject_points(&lattice)?;
         let gram = Gram::LowRank(LowRankRoot::new(lattice.len(), rank));
         Ok(Self::with_gram(lattice, gram))
     }
@@ -263,14 +263,14 @@ impl Stats {
         Ok(())
     }
 
-    /// As [`Stats::observe`], for a row that [`Stats::check_row`] has not refused and whose weights are there already.
+    /// As [`Stats::observe`], for a row that [`Stats::check_row`] has not rejected and whose weights are there already.
     pub(crate) fn observe_placed(&mut self, at: &mut Placement, y: f64, noise: f64) {
         std::mem::swap(&mut self.weights.0, at);
         self.add(y, noise, 1.0);
         std::mem::swap(&mut self.weights.0, at);
     }
 
-    /// Learns many observations: `h` holds the points row after row. If any row is refused, none is learned.
+    /// Learns many observations: `h` holds the points row after row. If any row is rejected, none is learned.
     pub fn observe_batch(&mut self, h: &[f64], y: &[f64], noise: Option<&[f64]>) -> Result<()> {
         let d = self.lattice.dim();
         length("x", y.len() * d, h.len())?;
@@ -362,7 +362,7 @@ impl Stats {
         self.merge_within(other, crate::grid::MAX_POINTS)
     }
 
-    /// As [`Stats::merge`], refused if a grid would have more than `limit` points.
+    /// As [`Stats::merge`], rejected if a grid would have more than `limit` points.
     pub fn merge_within(&mut self, other: &Self, limit: usize) -> Result<()> {
         if std::mem::discriminant(&self.gram) != std::mem::discriminant(&other.gram) {
             let reason = "one side keeps A exactly and the other as a low-rank root";
@@ -397,7 +397,7 @@ impl Stats {
     }
 
     /// Extends the grids, at the same spacing, until they cover the point; returns whether they had to grow.
-    /// Refused if a grid would have more than `limit` points. Exact: the new grid points have no data.
+    /// Rejected if a grid would have more than `limit` points. Exact: the new grid points have no data.
     pub fn extend_to(&mut self, h: &[f64], limit: usize) -> Result<bool> {
         length("x", self.lattice.dim(), h.len())?;
         let growth = self.lattice.growth_to(h, limit, 0)?;
@@ -495,8 +495,8 @@ impl Stats {
             own[block.clone()].copy_from_slice(&u[block.clone()]);
             self.apply(&own, &mut image);
             let square = dot(&u[block.clone()], &image[block.clone()]) / total;
-            let centre = dot(&u[block.clone()], &sums[block]) / total;
-            variances.push((square - centre * centre).max(0.0));
+            let center = dot(&u[block.clone()], &sums[block]) / total;
+            variances.push((square - center * center).max(0.0));
         }
         let sum: f64 = variances.iter().sum();
         variances.iter().map(|v| if sum > 0.0 { v / sum } else { 0.0 }).collect()
@@ -557,17 +557,17 @@ impl Stats {
         self.lattice.locate(h, 0, self.weights.0.on_grids()).is_ok()
     }
 
-    /// Refuses a row that [`Stats::observe`] would refuse.
+    /// Rejects a row that [`Stats::observe`] would reject.
     pub(crate) fn check_row(&mut self, h: &[f64], y: f64, noise: f64, row: usize) -> Result<()> {
         self.check(h, y, noise, row)
     }
 
-    /// Refuses a bad row; otherwise leaves its weights on the grids in the buffer. Inducing points refuse none.
+    /// Rejects a bad row; otherwise leaves its weights on the grids in the buffer. Inducing points reject none.
     fn check(&mut self, h: &[f64], y: f64, noise: f64, row: usize) -> Result<()> {
         self.lattice.locate(h, row, self.weights.0.on_grids())?;
         finite("y", y, row)?;
         positive("noise", noise, row)?;
-        // What would overflow the sums is refused while they are still sums.
+        // What would overflow the sums is rejected while they are still sums.
         if !noise.recip().is_finite() {
             return Err(Error::NotPositive { field: "noise".into(), value: noise, row });
         }
@@ -607,8 +607,8 @@ impl Stats {
     }
 }
 
-/// Refuses inducing points where A is kept as a root of limited rank.
-fn refuse_points(lattice: &Lattice) -> Result<()> {
+/// Rejects inducing points where A is kept as a root of limited rank.
+fn reject_points(lattice: &Lattice) -> Result<()> {
     if lattice.points().is_none() {
         return Ok(());
     }

@@ -11,7 +11,7 @@
 //!
 //! so that w enters through c = Qᵀw, which needs no inverse: T Tᵀ + c cᵀ is a rank-one update by r plane
 //! rotations, O(m r + r²) in all. Only the part of w inside the range of Q is kept. While the rank is below r,
-//! a point that reaches outside first gives Q one more column, orthogonalised twice. So the root is exact
+//! a point that reaches outside first gives Q one more column, orthogonalized twice. So the root is exact
 //! until its rank is used up; what is cut off after that is added up in [`LowRankRoot::lost`].
 //!
 //! The stencil is cheaper and always exact. This form is here for the paper's rank ablation and as a
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, length};
 
-/// Relative size of the part outside the range of Q from which on it counts as a new direction. Orthogonalised
+/// Relative size of the part outside the range of Q from which on it counts as a new direction. Orthogonalized
 /// twice, a vector inside the range leaves a few eps of itself.
 const NEW_DIRECTION: f64 = 1e-12;
 /// A direction in which less than this share would be left cannot be told from none: √eps.
@@ -153,7 +153,7 @@ impl LowRankRoot {
         }
     }
 
-    /// A −= w wᵀ for a column that was added before. Refused where that would not leave A positive.
+    /// A −= w wᵀ for a column that was added before. Rejected where that would not leave A positive.
     pub(crate) fn remove(&mut self, w: &[f64]) -> Result<()> {
         let (c, outside) = self.split(w);
         let left = self.downdate(c);
@@ -166,7 +166,7 @@ impl LowRankRoot {
         Ok(())
     }
 
-    /// c = Qᵀw and the rest w − Q c, orthogonalised twice.
+    /// c = Qᵀw and the rest w − Q c, orthogonalized twice.
     fn split(&self, w: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let (mut c, mut rest) = (vec![0.0; self.rank()], w.to_vec());
         for _ in 0..2 {
@@ -368,7 +368,7 @@ mod tests {
         assert_close(&gram(&root), &all, 1e-12);
         let mut taken = vec![false; n];
         for i in (0..n).step_by(7) {
-            // A point alone in its direction is refused, and nothing changes.
+            // A point alone in its direction is rejected, and nothing changes.
             let before = root.clone();
             match root.remove(&columns[i * m..(i + 1) * m]) {
                 Ok(()) => taken[i] = true,

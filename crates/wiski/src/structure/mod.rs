@@ -6,7 +6,7 @@
 mod blocks;
 mod dense;
 mod kronecker;
-mod neighbourhood;
+mod neighborhood;
 mod stencil;
 mod toeplitz;
 
@@ -14,7 +14,7 @@ pub use blocks::BlockMatrix;
 pub(crate) use blocks::{Cross, GridMatrix, PointsBlock};
 pub use dense::DenseMatrix;
 pub use kronecker::Kronecker;
-pub(crate) use neighbourhood::Neighbourhood;
+pub(crate) use neighborhood::Neighborhood;
 pub use stencil::StencilMatrix;
 pub use toeplitz::{Toeplitz, ToeplitzMethod};
 

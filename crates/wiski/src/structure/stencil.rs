@@ -1,12 +1,12 @@
 //! Stencil-sparse symmetric matrices: entry (i, j) may differ from zero only if the grid points i and j lie
 //! within three cells of each other on every axis.
 //!
-//! WᵀD⁻¹W is such a matrix, because a row of W touches four neighbours on each axis. So is the part of a
+//! WᵀD⁻¹W is such a matrix, because a row of W touches four neighbors on each axis. So is the part of a
 //! posterior covariance that single predictions read.
 //!
-//! Stored is, for each grid point, an array over neighbour offsets: −3 … 3 on every axis but the first, and
+//! Stored is, for each grid point, an array over neighbor offsets: −3 … 3 on every axis but the first, and
 //! 0 … 3 on the first (the other half follows by symmetry; a one-dimensional grid has only a last axis).
-//! That makes 7, 28, 196 or 1372 numbers a point for d = 1 … 4. Neighbours along the last axis lie side by
+//! That makes 7, 28, 196 or 1372 numbers a point for d = 1 … 4. Neighbors along the last axis lie side by
 //! side, so every inner loop works on four consecutive numbers.
 
 use pulp::Arch;
@@ -64,8 +64,8 @@ fn leading_offsets(leading_axes: usize) -> Vec<Vec<isize>> {
     all
 }
 
-/// Where a grid point's array keeps the neighbours at a leading offset (their last axis begins there at −3), if
-/// it does: a negative offset on the first axis is kept by the neighbour.
+/// Where a grid point's array keeps the neighbors at a leading offset (their last axis begins there at −3), if
+/// it does: a negative offset on the first axis is kept by the neighbor.
 pub(super) fn leading_place(offset: &[isize]) -> Option<usize> {
     let shift = |(k, &o): (usize, &isize)| {
         3usize.checked_add_signed(o).and_then(|o| o.checked_sub(if k == 0 { 3 } else { 0 }))
@@ -325,7 +325,7 @@ impl StencilMatrix {
     /// vᵀ A w for weights on the same grid points (a point's weights and their derivatives).
     pub(crate) fn bilinear(&self, grid: &Grid, v: &Weights, w: &Weights) -> f64 {
         debug_assert_eq!(v.start(), w.start(), "only weights of one point lie within one stencil");
-        // By polarisation from the symmetric forms would lose digits; sum both mirror images instead.
+        // By polarization from the symmetric forms would lose digits; sum both mirror images instead.
         match grid.dim() {
             1 => self.bilinear_rows::<1>(grid, v, w),
             2 => self.bilinear_rows::<4>(grid, v, w),

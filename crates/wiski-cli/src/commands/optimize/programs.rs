@@ -84,7 +84,7 @@ impl Program {
         let key = self.key.clone();
         thread::spawn(move || {
             let ended = execute(&command, key.as_deref());
-            // Nobody waits any more if the optimiser has failed.
+            // Nobody waits any more if the optimizer has failed.
             let _ = send.send((x, ended));
         });
     }

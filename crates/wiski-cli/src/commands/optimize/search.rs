@@ -13,7 +13,7 @@ use wiski::persist;
 use super::{Optimize, programs, show, space};
 use crate::files::Inputs;
 
-/// What is optimised.
+/// What is optimized.
 enum Problem {
     Function { function: TestFunction, noise: f64, rng: Box<Xoshiro256PlusPlus> },
     Program(programs::Program),

@@ -79,8 +79,8 @@ pub(super) fn write_report(folder: &Path, optimizer: &Optimizer) -> Result<PathB
         })
         .collect();
     let better = |a: f64, b: f64| match optimizer.settings().goal {
-        Goal::Minimise => a.min(b),
-        Goal::Maximise => a.max(b),
+        Goal::Minimize => a.min(b),
+        Goal::Maximize => a.max(b),
     };
     let best = values.iter().scan(None, |best: &mut Option<f64>, &v| {
         *best = Some(best.map_or(v, |b| better(b, v)));
@@ -99,7 +99,7 @@ pub(super) fn write_report(folder: &Path, optimizer: &Optimizer) -> Result<PathB
     }
     let settings = format!("{:?}", optimizer.settings().strategy);
     let page = Report {
-        title: "Optimisation".into(),
+        title: "Optimization".into(),
         summary: "Each point was proposed by the model that had learned all results before it.".into(),
         headline,
         figures,
@@ -120,7 +120,7 @@ fn surface(optimizer: &Optimizer) -> Result<Option<Map>> {
     }
     let mut unit = space.to_unit(&best)?;
     let places: Vec<f64> = (0..60).map(|i| 1e-9 + (1.0 - 2e-9) * f64::from(i) / 59.0).collect();
-    let sign = if optimizer.settings().goal == Goal::Maximise { 1.0 } else { -1.0 };
+    let sign = if optimizer.settings().goal == Goal::Maximize { 1.0 } else { -1.0 };
     let (mut mean, mut std) = (Vec::new(), Vec::new());
     for &v in &places {
         for &u in &places {

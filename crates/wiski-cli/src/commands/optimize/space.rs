@@ -37,13 +37,13 @@ pub(super) fn read(path: &Path) -> Result<Space> {
     };
     let ranges: toml::Table = text.parse().map_err(one_line)?;
     let dimension = |(name, value): (String, toml::Value)| -> Result<Dimension> {
-        let refuse = |e: toml::de::Error| anyhow::anyhow!("{}: [{name}]: {}", path.display(), e.message());
+        let reject = |e: toml::de::Error| anyhow::anyhow!("{}: [{name}]: {}", path.display(), e.message());
         if value.get("choices").is_some() {
-            let Choices { choices } = value.try_into().map_err(refuse)?;
+            let Choices { choices } = value.try_into().map_err(reject)?;
             let text = |choice: &Value| choice.as_str().map_or_else(|| choice.to_string(), String::from);
             return Ok(Dimension::choice(name, choices.iter().map(text).collect()));
         }
-        let Range { min, max, scale, integer } = value.try_into().map_err(refuse)?;
+        let Range { min, max, scale, integer } = value.try_into().map_err(reject)?;
         Ok(Dimension { scale, integer, ..Dimension::linear(name, min, max) })
     };
     let dimensions = ranges.into_iter().map(dimension).collect::<Result<_>>()?;

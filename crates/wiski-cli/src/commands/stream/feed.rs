@@ -38,7 +38,7 @@ impl Feed {
         let stop = on_interrupt()?;
         if shuffle.is_some() || counted {
             let mut stopped = None;
-            let read = Table::read(&mut rows, &mut |error| match bad.refuse(error.row, error.to_string()) {
+            let read = Table::read(&mut rows, &mut |error| match bad.reject(error.row, error.to_string()) {
                 Ok(()) => Ok(()),
                 Err(message) => {
                     stopped = Some(message);
@@ -102,7 +102,7 @@ impl Feed {
                         *row = next;
                         return Ok(true);
                     }
-                    Ok(Err(input::Error::BadRow(error))) => bad.refuse(error.row, error.to_string())?,
+                    Ok(Err(input::Error::BadRow(error))) => bad.reject(error.row, error.to_string())?,
                     Ok(Err(error)) => return Err(error.into()),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => return Ok(false),

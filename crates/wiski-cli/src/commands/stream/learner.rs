@@ -31,7 +31,7 @@ pub(crate) struct JournalOptions {
 }
 
 impl JournalOptions {
-    fn durable(&self, keep_refused: bool) -> Result<DurableOptions> {
+    fn durable(&self, keep_rejected: bool) -> Result<DurableOptions> {
         let sync = match self.sync.as_str() {
             "row" => Sync::EveryRow,
             "off" => Sync::Never,
@@ -42,7 +42,7 @@ impl JournalOptions {
                 _ => bail!("--sync: '{text}' is not row, off or a number of seconds"),
             },
         };
-        Ok(DurableOptions { sync, compact_after: self.compact_after.max(1), keep_refused })
+        Ok(DurableOptions { sync, compact_after: self.compact_after.max(1), keep_rejected })
     }
 }
 
@@ -52,12 +52,12 @@ pub(crate) enum Learner {
 }
 
 impl Learner {
-    /// A learner; with a journal, `keep_refused` says whether rows that the model refuses count as seen.
-    pub(crate) fn new(stored: Stored, options: &JournalOptions, keep_refused: bool) -> Result<Self> {
+    /// A learner; with a journal, `keep_rejected` says whether rows that the model rejects count as seen.
+    pub(crate) fn new(stored: Stored, options: &JournalOptions, keep_rejected: bool) -> Result<Self> {
         let Some(folder) = &options.journal else { return Ok(Self::Memory(Box::new(stored))) };
         let (columns, settings) = (stored.columns.clone(), settings(&stored.model).clone());
         let classes = matches!(stored.model, Model::Classifier(_));
-        let (durable, recovered) = Durable::open(folder, options.durable(keep_refused)?, || Ok(stored))?;
+        let (durable, recovered) = Durable::open(folder, options.durable(keep_rejected)?, || Ok(stored))?;
         let found = durable.stored();
         if found.columns != columns {
             bail!("{}: the journal has other columns than were asked for", folder.display());

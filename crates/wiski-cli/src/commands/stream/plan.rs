@@ -68,8 +68,8 @@ impl<'a> Plan<'a> {
             (None, Some(inputs)) => options.fresh(columns, inputs, feed.total())?,
             (None, None) => bail!("there is no model to go on with"),
         };
-        let keep_refused = options.reading.on_bad_row == OnBadRow::Skip;
-        let learner = Learner::new(stored, &options.journal, keep_refused)?;
+        let keep_rejected = options.reading.on_bad_row == OnBadRow::Skip;
+        let learner = Learner::new(stored, &options.journal, keep_rejected)?;
         if let Some(note) = inputs.and_then(|inputs| inputs.note()) {
             eprintln!("wiski: {note}");
         }
@@ -83,7 +83,7 @@ impl<'a> Plan<'a> {
 }
 
 impl Stream {
-    /// Refuses places that cannot be written, or that hold an input, before the work is done, not after it.
+    /// Rejects places that cannot be written, or that hold an input, before the work is done, not after it.
     fn check_places(&self) -> Result<()> {
         let inputs =
             Inputs::default().and("the input", &self.input).and_journal(self.journal.journal.as_deref());

@@ -109,8 +109,8 @@ impl<'a> Run<'a> {
             }
             Err(error) => {
                 let stored = self.learner.stored();
-                let message = reading::refusal(&error, feed.name(), row, &stored.columns, &stored.model);
-                return self.bad.refuse(row.number, message);
+                let message = reading::rejection(&error, feed.name(), row, &stored.columns, &stored.model);
+                return self.bad.reject(row.number, message);
             }
         };
         if let Some(failure) = self.learner.take_failure() {
@@ -165,8 +165,8 @@ impl<'a> Run<'a> {
                     classes.record(&p.probabilities, p.best, class);
                 }
                 Err(error) => {
-                    let message = reading::refusal(&error, file, row, &stored.columns, model);
-                    self.bad.refuse(row.number, message)?;
+                    let message = reading::rejection(&error, file, row, &stored.columns, model);
+                    self.bad.reject(row.number, message)?;
                 }
             }
         }

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn unknown_columns() {
-    let said = |name: &str, text: &str| refusal(source("data.csv", text).unwrap().select(&inputs(&[name])));
+    let said = |name: &str, text: &str| rejection(source("data.csv", text).unwrap().select(&inputs(&[name])));
     assert_eq!(
         said("tmep", "temp,hour,power\n"),
         "there is no column 'tmep' in data.csv; did you mean 'temp'? columns: temp, hour, power"
@@ -24,7 +24,7 @@ fn unknown_columns() {
         Selection { target: Some(target("nosuch", TargetKind::Number, false)), ..Selection::default() },
     ] {
         assert!(
-            refusal(source("a.csv", "x\n").unwrap().select(&selection))
+            rejection(source("a.csv", "x\n").unwrap().select(&selection))
                 .contains("no column 'nosuch' in a.csv")
         );
     }
@@ -33,7 +33,7 @@ fn unknown_columns() {
 #[test]
 fn duplicates_matter_only_if_selected() {
     let text = "x,y,x\n1,2,3\n";
-    let said = refusal(source("data.csv", text).unwrap().select(&inputs(&["x"])));
+    let said = rejection(source("data.csv", text).unwrap().select(&inputs(&["x"])));
     assert_eq!(said, "data.csv has 2 columns called 'x'");
     assert_eq!(numbers("data.csv", text, &["y"]), [Ok(vec![2.0])]);
 }
@@ -41,7 +41,7 @@ fn duplicates_matter_only_if_selected() {
 #[test]
 fn the_target_is_no_input() {
     let selection = Selection { target: Some(target("y", TargetKind::Number, true)), ..inputs(&["x", "y"]) };
-    let said = refusal(source("data.csv", "x,y\n").unwrap().select(&selection));
+    let said = rejection(source("data.csv", "x,y\n").unwrap().select(&selection));
     assert_eq!(said, "column 'y' of data.csv cannot be both input and target");
 }
 
@@ -67,6 +67,6 @@ fn inputs_are_inferred_from_the_first_row() {
 
     let nothing = source("data.csv", "x,y\n").unwrap().infer_inputs(&["y"], &[]).unwrap();
     assert_eq!((nothing.inputs.len(), nothing.left_out.len()), (1, 0));
-    let said = refusal(source("data.csv", "x,y\n1\n").unwrap().infer_inputs(&[], &[]));
+    let said = rejection(source("data.csv", "x,y\n1\n").unwrap().infer_inputs(&[], &[]));
     assert_eq!(said, "data.csv: row 1 (line 2), column 'y': the cell is missing: the row has 1 of 2 cells");
 }

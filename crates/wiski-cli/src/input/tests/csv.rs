@@ -69,7 +69,7 @@ fn foreign_bytes() {
     let said = complaint("data.csv", text.clone(), &inputs(&["temp"]));
     assert_eq!(said, "data.csv: row 2 (line 3), column 'y': the text is not UTF-8");
     text[0] = 0xff;
-    let said = refusal(source("data.csv", text));
+    let said = rejection(source("data.csv", text));
     assert_eq!(said, "data.csv: the columns cannot be told: the text is not UTF-8");
     assert_eq!(numbers("data.csv", "x,y\n1,\0\n", &["x"]), [Ok(vec![1.0])]);
 }
@@ -134,11 +134,11 @@ fn an_open_quote_costs_one_row() {
 fn headers() {
     let empty = "data.csv is empty: a header line with column names is needed";
     for text in ["", "\n \r\n", "\u{feff}"] {
-        assert_eq!(refusal(source("data.csv", text)), empty);
+        assert_eq!(rejection(source("data.csv", text)), empty);
     }
     assert_eq!(numbers("data.csv", "x,y\n", &["x"]), []);
     assert_eq!(numbers("data.csv", "x,y", &["x"]), []);
-    let said = refusal(source("data.csv", "1.5, 2\n3,4\n"));
+    let said = rejection(source("data.csv", "1.5, 2\n3,4\n"));
     let wanted =
         "the first line holds only numbers, not column names; if there is no header, say --no-header";
     assert_eq!(said, format!("data.csv: {wanted}"));
@@ -150,7 +150,7 @@ fn headers() {
     let places: Vec<_> = rows.iter().flatten().map(|row| (row.number, row.line, row.inputs[0])).collect();
     assert_eq!(places, [(1, Some(1), 2.0), (2, Some(2), 4.0)]);
     let nothing = Source::from_stream("data.csv", "".as_bytes(), None, &options);
-    assert_eq!(refusal(nothing), "data.csv is empty: at least one row is needed");
+    assert_eq!(rejection(nothing), "data.csv is empty: at least one row is needed");
 }
 
 #[test]

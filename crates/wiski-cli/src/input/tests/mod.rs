@@ -19,7 +19,7 @@ fn source(name: &str, bytes: impl Into<Vec<u8>>) -> Result<Source> {
 }
 
 /// The one-line message of the error that there must be.
-fn refusal<T>(result: Result<T>) -> String {
+fn rejection<T>(result: Result<T>) -> String {
     let message = result.err().expect("an error").to_string();
     assert!(!message.contains('\n'), "{message}");
     message
@@ -43,7 +43,7 @@ fn read(mut rows: Rows) -> Vec<Result<Row, String>> {
             Ok(false) => return all,
             Err(error) => {
                 let bad = matches!(error, Error::BadRow(_));
-                all.push(Err(refusal::<()>(Err(error))));
+                all.push(Err(rejection::<()>(Err(error))));
                 if !bad {
                     return all;
                 }

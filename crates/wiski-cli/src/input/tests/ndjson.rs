@@ -91,9 +91,9 @@ fn absent_targets() {
 
 #[test]
 fn first_records() {
-    assert_eq!(refusal(source("a.ndjson", " \n")), "a.ndjson is empty: a JSON object a line is needed");
-    let said = refusal(source("a.ndjson", "{\"x\":}\n"));
+    assert_eq!(rejection(source("a.ndjson", " \n")), "a.ndjson is empty: a JSON object a line is needed");
+    let said = rejection(source("a.ndjson", "{\"x\":}\n"));
     assert_eq!(said, "a.ndjson: the columns cannot be told: not a JSON object: expected value at '}'");
-    let said = refusal(source("a.json", "[{\"x\":1}]\n"));
+    let said = rejection(source("a.json", "[{\"x\":1}]\n"));
     assert_eq!(said, "a.json: a JSON array; one object a line is needed, as jq -c '.[]' writes");
 }

@@ -171,7 +171,7 @@ fn a_pipe_is_kept_and_read() {
         assert_eq!(of_pipe, of_file);
     }
     let broken = Source::from_stream("stdin", &b"PAR1 and no more"[..], None, &Options::default());
-    assert!(refusal(broken).starts_with("stdin: "));
+    assert!(rejection(broken).starts_with("stdin: "));
     // A column may well begin so.
     let text = Source::from_stream("stdin", &b"PAR2,y\n1,2\n"[..], None, &Options::default()).unwrap();
     assert_eq!(text.columns(), ["PAR2", "y"]);
@@ -212,12 +212,12 @@ fn the_schema_tells_the_inputs() {
 }
 
 #[test]
-fn damaged_files_are_refused_or_break_off() {
+fn damaged_files_are_rejected_or_break_off() {
     let (_dir, path) = open(Compression::SNAPPY, ".parquet");
     let whole = std::fs::read(&path).unwrap();
     for length in [0, 3, 4, 100, whole.len() - 1] {
         std::fs::write(&path, &whole[..length]).unwrap();
-        assert!(refusal(Source::open(&path, &Options::default())).starts_with(&path));
+        assert!(rejection(Source::open(&path, &Options::default())).starts_with(&path));
     }
     let mut damaged = whole.clone();
     damaged[4..2000].fill(0xa5);

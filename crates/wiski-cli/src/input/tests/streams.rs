@@ -25,7 +25,7 @@ fn many_rows() -> Vec<u8> {
 }
 
 #[test]
-fn compressed_data_are_recognised_by_their_first_bytes() {
+fn compressed_data_are_recognized_by_their_first_bytes() {
     for name in ["data.csv.gz", "data.csv", "stdin"] {
         assert_eq!(numbers(name, gzip(b"x\n1\n2\n"), &["x"]), [Ok(vec![1.0]), Ok(vec![2.0])], "{name}");
     }
@@ -50,7 +50,7 @@ fn truncated_and_damaged_gzip() {
             format!("data.csv.gz: reading broke off after row {}: the gzip data end too early", rows.len());
         assert_eq!(*last, Err(wanted));
     }
-    assert_eq!(refusal(source("data.csv.gz", &whole[..15])), "data.csv.gz: the gzip data end too early");
+    assert_eq!(rejection(source("data.csv.gz", &whole[..15])), "data.csv.gz: the gzip data end too early");
     let mut damaged = whole.clone();
     let at = damaged.len() - 6;
     damaged[at] ^= 1;
@@ -154,7 +154,7 @@ fn overlong_lines_are_skipped_in_bounded_memory() {
     assert_eq!((last.number, last.line, last.inputs[0]), (5, Some(6), 5.0));
 
     let endless = Source::from_stream("zeros", io::repeat(b'7'), None, &Options::default());
-    assert_eq!(refusal(endless), "zeros: the columns cannot be told: the row is longer than 16 MiB");
+    assert_eq!(rejection(endless), "zeros: the columns cannot be told: the row is longer than 16 MiB");
     let (stream, _) = bytes::open(io::repeat(b'7'), None).unwrap();
     let mut lines = lines::Lines::new(stream).unwrap();
     assert!(lines.advance(Some(b',')).is_err());
@@ -167,7 +167,7 @@ fn the_format_of_a_pipe_is_told_by_its_first_byte() {
     assert_eq!(numbers("stdin", "x\n1\n", &["x"]), [Ok(vec![1.0])]);
     let options = Options { format: Some(Format::Parquet), ..Options::default() };
     let pipe = Source::from_stream("stdin", "PAR1".as_bytes(), None, &options);
-    assert!(refusal(pipe).starts_with("stdin: EOF: Parquet file too small"));
+    assert!(rejection(pipe).starts_with("stdin: EOF: Parquet file too small"));
     let options = Options { format: Some(Format::Csv), ..Options::default() };
     let odd = Source::from_stream("stdin", "{a,b\n1,2\n".as_bytes(), None, &options).unwrap();
     assert_eq!(odd.columns(), ["{a", "b"]);
@@ -188,9 +188,9 @@ fn files_know_how_far_they_have_been_read() {
         while rows.next(&mut row).unwrap() {}
         assert_eq!((rows.progress(), row.number), (Some((total, total)), 20_000));
     }
-    let said = refusal(Source::open(dir.path().join("none.csv").to_str().unwrap(), &Options::default()));
+    let said = rejection(Source::open(dir.path().join("none.csv").to_str().unwrap(), &Options::default()));
     assert!(said.contains("none.csv: No such file"), "{said}");
-    assert!(refusal(Source::open(dir.path().to_str().unwrap(), &Options::default())).contains("directory"));
+    assert!(rejection(Source::open(dir.path().to_str().unwrap(), &Options::default())).contains("directory"));
 }
 
 #[test]

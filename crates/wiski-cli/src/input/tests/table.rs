@@ -33,7 +33,7 @@ fn a_table_holds_all_good_rows() {
 
     let mut stop = |bad| Err(Error::BadRow(Box::new(bad)));
     let stopped = Table::read(&mut rows(TEXT, &selection("y", TargetKind::Number)), &mut stop);
-    assert!(refusal(stopped).starts_with("data.csv: row 3 (line 4), column 'a'"));
+    assert!(rejection(stopped).starts_with("data.csv: row 3 (line 4), column 'a'"));
 }
 
 #[test]

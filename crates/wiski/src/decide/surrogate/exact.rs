@@ -182,7 +182,7 @@ impl ExactSurrogate {
     }
 }
 
-/// A kernel's variance to start from: 1 suits standardised values.
+/// A kernel's variance to start from: 1 suits standardized values.
 fn first(hyper: &mut Hyperparameters) {
     let variance = hyper.kernels[0].variance();
     hyper.kernels[0] = hyper.kernels[0].clone().scaled(variance.recip());

@@ -10,7 +10,7 @@
 //! beyond, those that explain most of what the other terms leave, sought anew whenever the number of results
 //! has doubled (`pairs`). Such a sum is close to a function in which many dimensions interact only where the box
 //! is small, so that the search is local (`region`): the model covers a box around the best point, and learns
-//! the results that lie in it. The optimiser keeps its trials, so that nothing is lost when box or sum change.
+//! the results that lie in it. The optimizer keeps its trials, so that nothing is lost when box or sum change.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
@@ -201,7 +201,7 @@ impl GridSurrogate {
         self.dim
     }
 
-    /// The Gaussian process on the grid or grids, in units of standardised values.
+    /// The Gaussian process on the grid or grids, in units of standardized values.
     pub(super) fn process(&self) -> &Wiski {
         self.learner.first()
     }
@@ -411,7 +411,7 @@ impl Surrogate for GridPosterior {
         self.surface.predict(&self.encoder.encode_all(x)?, out)
     }
 
-    fn pull_back(
+    fn vjp(
         &self,
         x: &[f64],
         joint: &Joint,
@@ -421,8 +421,8 @@ impl Surrogate for GridPosterior {
     ) -> Result<()> {
         let h = self.encoder.encode_all(x)?;
         let mut by_h = vec![0.0; h.len()];
-        self.surface.pull_back(&h, joint, by_mean, by_covariance, &mut by_h)?;
-        self.encoder.pull_back_all(x, &by_h, gradient)
+        self.surface.vjp(&h, joint, by_mean, by_covariance, &mut by_h)?;
+        self.encoder.vjp_all(x, &by_h, gradient)
     }
 }
 
@@ -439,7 +439,7 @@ impl GridPath {
         let mut by_h = vec![0.0; h.len()];
         let value = self.function.value_and_gradient(&h, &mut by_h)?;
         gradient.fill(0.0);
-        self.encoder.pull_back(x, &by_h, gradient)?;
+        self.encoder.vjp(x, &by_h, gradient)?;
         Ok(value)
     }
 }

@@ -20,7 +20,7 @@ use crate::learn::{Hyperparameters, Hyperprior, LbfgsB, Rows};
 use crate::model::{OnlineGp, TargetScale};
 use crate::posterior::Prediction;
 
-/// The noise variance to start from, in units of standardised values.
+/// The noise variance to start from, in units of standardized values.
 const FIRST_NOISE: f64 = 0.1;
 
 /// A grid that loses more of a result's log evidence than this is too coarse for the function. With noise it loses
@@ -68,7 +68,7 @@ impl SurrogateModel {
         }
     }
 
-    /// Kernels and noise, in units of standardised values.
+    /// Kernels and noise, in units of standardized values.
     pub fn hyperparameters(&self) -> Result<Hyperparameters> {
         match &self.0 {
             Form::Exact(exact) => exact.process().hyperparameters(),
@@ -76,7 +76,7 @@ impl SurrogateModel {
         }
     }
 
-    /// The log marginal likelihood of standardised values.
+    /// The log marginal likelihood of standardized values.
     pub fn log_evidence(&self) -> Result<f64> {
         match &self.0 {
             Form::Exact(exact) => Ok(exact.process().evidence().value),

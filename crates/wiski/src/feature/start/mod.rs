@@ -11,13 +11,13 @@
 //! | [`principal`] | leading eigenvectors of the covariance Σ/W | O(D³) |
 //! | [`supervised`] | the ridge direction, then principal Hessian directions | O(nD² + D³) |
 //!
-//! **The supervised start.** Columns are standardised, and values beyond ±4 standard deviations are pulled in
+//! **The supervised start.** Columns are standardized, and values beyond ±4 standard deviations are pulled in
 //! to there. Columns that are constant, or constant but for fewer than five rows, get weight 0: their
 //! coefficient would repeat what those few rows said. With R = ZᵀZ/n = U diag(l) Uᵀ and c = Zᵀy/n,
 //!
 //! ```text
 //! row 1:  β(λ) = U (l + λ)⁻¹ Uᵀc        λ from a list, by the leave-one-out error Σ (e_i/(1 − H_ii))²
-//! row j:  v maximising ‖M v‖, v ⊥ all rows before     M = S E[r z zᵀ] S,  S = (R + τI)^{-1/2},  r = y − Zβ
+//! row j:  v maximizing ‖M v‖, v ⊥ all rows before     M = S E[r z zᵀ] S,  S = (R + τI)^{-1/2},  r = y − Zβ
 //! ```
 //!
 //! For Gaussian z the matrix M is the mean Hessian of the residual in whitened coordinates: it is large along the

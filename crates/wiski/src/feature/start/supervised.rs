@@ -10,7 +10,7 @@ use super::{enough_directions, signed};
 use crate::feature::moments::{at_row, rows_of};
 use crate::feature::{Moments, Projection, check_finite};
 
-/// Standardised values are pulled in to ±4: a Gaussian column has 6 in 100,000 beyond.
+/// Standardized values are pulled in to ±4: a Gaussian column has 6 in 100,000 beyond.
 const CLIP: f64 = 4.0;
 
 /// A column whose variation rests on fewer rows than this says nothing that could hold for other rows.
@@ -23,7 +23,7 @@ const FOLDS: usize = 5;
 ///
 /// `x` holds `inputs` values a row, one row for every `y`. `penalties` are tried in turn (one value fixes
 /// the shrinkage); [`PENALTIES`](super::PENALTIES) is a good list. Fewer rows than columns, constant columns and collinear
-/// columns are dealt with; a constant y, or rows that vary in fewer than `outputs` directions, are refused.
+/// columns are dealt with; a constant y, or rows that vary in fewer than `outputs` directions, are rejected.
 pub fn supervised(
     x: &[f64],
     inputs: usize,
@@ -41,7 +41,7 @@ pub fn supervised(
         positive(format!("penalties[{i}]"), penalty, 0)?;
     }
     let moments = Moments::from_rows(x, inputs)?;
-    let columns = Standardised::new(x, &moments);
+    let columns = Standardized::new(x, &moments);
     enough_directions(outputs, columns.active.len())?;
 
     let gram = gram(&columns.z, |_| 1.0);
@@ -53,8 +53,8 @@ pub fn supervised(
     let l = &eigen.values[..rank];
 
     let mean = y.iter().sum::<f64>() / n as f64;
-    let centred: Vec<f64> = y.iter().map(|y| y - mean).collect();
-    let (beta, residual) = ridge(&t, l, &centred, penalties);
+    let centered: Vec<f64> = y.iter().map(|y| y - mean).collect();
+    let (beta, residual) = ridge(&t, l, &centered, penalties);
     if beta.iter().all(|&b| b == 0.0) {
         return Err(Error::Config { field: "y".into(), reason: "it has no linear part at all".into() });
     }
@@ -148,7 +148,7 @@ fn hessian_directions(
     leading_directions(&gram(t, |i| residual[i]), l, beta, tau, count)
 }
 
-/// The directions v ⊥ β (in the whitened metric) that maximise ‖M v‖, from the weighted Gram matrix
+/// The directions v ⊥ β (in the whitened metric) that maximize ‖M v‖, from the weighted Gram matrix
 /// E[r t tᵀ], as weights on t. Fewer than `count` if the space has fewer.
 fn leading_directions(
     hessian: &Mat<f64>,
@@ -171,14 +171,14 @@ fn leading_directions(
         .collect())
 }
 
-/// Standardised columns without the (nearly) constant ones, extremes pulled in, centred again.
-struct Standardised {
+/// Standardized columns without the (nearly) constant ones, extremes pulled in, centered again.
+struct Standardized {
     /// Column of x and 1/std, for every column of z.
     active: Vec<(usize, f64)>,
     z: Mat<f64>,
 }
 
-impl Standardised {
+impl Standardized {
     fn new(x: &[f64], moments: &Moments) -> Self {
         let d = moments.dim();
         let mut active = Vec::with_capacity(d);
@@ -191,9 +191,9 @@ impl Standardised {
             }
             let values = x.iter().skip(i).step_by(d);
             let mut z: Vec<f64> = values.map(|x| ((x - mean) / std).clamp(-CLIP, CLIP)).collect();
-            let centre = z.iter().sum::<f64>() / z.len() as f64;
+            let center = z.iter().sum::<f64>() / z.len() as f64;
             for z in &mut z {
-                *z -= centre;
+                *z -= center;
             }
             if speaking_rows(&z) >= SPEAKING_ROWS.min(z.len() as f64 / 8.0) {
                 active.push((i, std.recip()));
@@ -256,7 +256,7 @@ mod tests {
         let mut draw =
             |count: usize| -> Vec<f64> { StandardNormal.sample_iter(&mut rng).take(count).collect() };
         let x = draw(n * d);
-        let columns = Standardised::new(&x, &Moments::from_rows(&x, d).unwrap());
+        let columns = Standardized::new(&x, &Moments::from_rows(&x, d).unwrap());
         let mut y = draw(n);
         let mean = y.iter().sum::<f64>() / n as f64;
         for y in &mut y {

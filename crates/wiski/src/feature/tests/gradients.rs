@@ -2,7 +2,7 @@
 
 use super::{assert_close, cases, features, normals, rng};
 use crate::feature::{
-    Activation, FeatureMap, Identity, Linear, Mlp, Moments, Normaliser, Projection, Tape, start,
+    Activation, FeatureMap, Identity, Linear, Mlp, Moments, Normalizer, Projection, Tape, start,
 };
 use proptest::prelude::*;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -13,7 +13,7 @@ fn loss(map: &FeatureMap, moments: &Moments, x: &[f64], c: &[f64]) -> f64 {
 }
 
 /// The limit of central differences over falling steps (Ridders' extrapolation): of all entries of the
-/// triangle the one that its neighbours confirm best. It adapts to the steepness of the function and knows
+/// triangle the one that its neighbors confirm best. It adapts to the steepness of the function and knows
 /// nothing of the gradient it is compared with.
 fn derivative(f: impl Fn(f64) -> f64, first_step: f64) -> f64 {
     let ratio: f64 = 1.6;
@@ -41,7 +41,7 @@ fn derivative(f: impl Fn(f64) -> f64, first_step: f64) -> f64 {
 /// are good to about 10⁻¹¹ in absolute terms, and gradients here are above 10⁻³. For piecewise linear layers
 /// the first step must stay on one side of the kinks.
 fn check(map: &FeatureMap, moments: &Moments, x: &[f64], c: &[f64], step: f64) {
-    let mut work = Normaliser::default();
+    let mut work = Normalizer::default();
     let mut tape = Tape::new();
     let mut h = vec![0.0; map.output_dim()];
     let view = map.prepare(moments, &mut work).unwrap();
@@ -108,7 +108,7 @@ proptest! {
         check(&map, &moments, &x, &c, 0.02);
         map.freeze(&moments).unwrap();
         check(&map, &moments, &x, &c, 0.02);
-        // Off the point of freezing, where P·centre and the frozen mean differ.
+        // Off the point of freezing, where P·center and the frozen mean differ.
         map.parameters_mut().iter_mut().for_each(|p| *p += 0.3);
         check(&map, &moments, &x, &c, 0.02);
         check(&FeatureMap::from(Linear::plain(projection)), &moments, &x, &c, 0.02);
@@ -206,7 +206,7 @@ fn mixed_columns() {
     assert!((h[2] - (2.0 * 3.2 / 5.0 - 1.0)).abs() < 1e-12 && h[2] == h[5]);
     // Around the level nothing is defined, so it stays out of the loss.
     let c = [0.0, 0.3, -1.1, 0.8, 0.5, 0.9];
-    let (mut work, mut tape) = (Normaliser::default(), Tape::new());
+    let (mut work, mut tape) = (Normalizer::default(), Tape::new());
     let view = map.prepare(&moments, &mut work).unwrap();
     let mut out = vec![0.0; 6];
     view.forward(&x, &mut out, &mut tape).unwrap();
@@ -229,8 +229,8 @@ fn mixed_columns() {
         assert!((dx[i] - derivative(moved, 0.05)).abs() < 1e-8, "{i}");
     }
     assert_eq!(dx[2], 0.0);
-    let mut normaliser = Normaliser::default();
-    let view = map.prepare(&moments, &mut normaliser).unwrap();
+    let mut normalizer = Normalizer::default();
+    let view = map.prepare(&moments, &mut normalizer).unwrap();
     assert!(view.forward(&[0.0, 0.0, 4.0, 0.0], &mut out, &mut tape).is_err());
     assert!(view.forward(&[0.0, 0.0, -1.0, 0.0], &mut out, &mut tape).is_err());
 }

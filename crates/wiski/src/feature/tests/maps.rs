@@ -1,9 +1,9 @@
-//! What the maps compute: definitions, invariances, freezing, scratch, refusals.
+//! What the maps compute: definitions, invariances, freezing, scratch, rejections.
 
 use super::{assert_close, cases, features, normals, rng};
 use crate::error::Error;
 use crate::feature::{
-    Activation, EPSILON, FeatureMap, Frozen, Identity, Linear, Mlp, Moments, Normaliser, Projection, Scaling,
+    Activation, EPSILON, FeatureMap, Frozen, Identity, Linear, Mlp, Moments, Normalizer, Projection, Scaling,
     Tape, start,
 };
 use proptest::prelude::*;
@@ -123,7 +123,7 @@ fn parts_restore_a_map() {
     let mut map = Linear::new(start::random(2, 3, &mut rng).unwrap());
     map.freeze(&moments).unwrap();
     let Scaling::Frozen(frozen) = map.scaling() else { unreachable!("it was frozen") };
-    let parts = (frozen.centre().to_vec(), frozen.mean().to_vec(), frozen.std().to_vec());
+    let parts = (frozen.center().to_vec(), frozen.mean().to_vec(), frozen.std().to_vec());
     let frozen = Frozen::new(parts.0, parts.1, parts.2).unwrap();
     let projection = Projection::new(2, 3, map.parameters().to_vec()).unwrap();
     assert_eq!(Linear::with_scaling(projection, Scaling::Frozen(frozen.clone())).unwrap(), map);
@@ -154,7 +154,7 @@ fn hidden_moments_fade() {
     assert!(matches!(map.forget(&[0.0, 0.0], &mut moments), Err(Error::Unsupported { .. })));
 }
 
-/// A tape and a normaliser full of another map's numbers change no bit of the results.
+/// A tape and a normalizer full of another map's numbers change no bit of the results.
 #[test]
 fn dirty_scratch() {
     let mut rng = rng(9);
@@ -166,7 +166,7 @@ fn dirty_scratch() {
         Linear::plain(start::random(2, 3, &mut rng).unwrap()).into(),
         Mlp::new(3, &[2], 1, Activation::Relu, &mut rng).unwrap().into(),
     ];
-    let run = |map: &FeatureMap, work: &mut Normaliser, tape: &mut Tape| {
+    let run = |map: &FeatureMap, work: &mut Normalizer, tape: &mut Tape| {
         let moments = map.moments_of(&rows).unwrap();
         let mut h = vec![0.0; map.output_dim()];
         let (mut dphi, mut dx) = (vec![0.0; map.parameters().len()], vec![0.0; 3]);
@@ -175,10 +175,10 @@ fn dirty_scratch() {
         view.backward(tape, &vec![1.0; h.len()], &mut dphi, Some(&mut dx)).unwrap();
         (h, dphi, dx)
     };
-    let (mut work, mut tape) = (Normaliser::default(), Tape::new());
+    let (mut work, mut tape) = (Normalizer::default(), Tape::new());
     for _ in 0..2 {
         for map in &maps {
-            let clean = run(map, &mut Normaliser::default(), &mut Tape::new());
+            let clean = run(map, &mut Normalizer::default(), &mut Tape::new());
             assert_eq!(run(map, &mut work, &mut tape), clean);
             tape.values.fill(f64::NAN);
             tape.deltas.fill(f64::NAN);
@@ -197,7 +197,7 @@ fn later_rows_take_no_memory() {
     ];
     for map in maps {
         let moments = map.moments_of(&rows).unwrap();
-        let (mut work, mut tape) = (Normaliser::default(), Tape::new());
+        let (mut work, mut tape) = (Normalizer::default(), Tape::new());
         let (mut h, mut dphi) = ([0.0; 2], vec![0.0; map.parameters().len()]);
         let mut places = Vec::new();
         for row in rows.chunks_exact(3) {
@@ -217,9 +217,9 @@ fn later_rows_take_no_memory() {
 }
 
 #[test]
-fn refusals() {
+fn rejections() {
     let map = linear(2, 3, vec![1.0, 0.0, 0.0, 0.0, 1e300, 0.0]);
-    let (mut work, mut tape, mut h) = (Normaliser::default(), Tape::new(), [0.0; 2]);
+    let (mut work, mut tape, mut h) = (Normalizer::default(), Tape::new(), [0.0; 2]);
     let moments = Moments::from_rows(&[1.0, 0.0, 2.0, 0.5, 0.0, 1.0], 3).unwrap();
     let one_row = Moments::from_rows(&[1.0, 0.0, 2.0], 3).unwrap();
     assert!(
@@ -243,8 +243,8 @@ fn refusals() {
         Err(Error::WrongLength { .. })
     ));
     let mut short = [0.0; 2];
-    let refused = view.backward(&mut tape, &[1.0; 2], &mut [0.0; 6], Some(&mut short));
-    assert!(matches!(refused, Err(Error::WrongLength { .. })));
+    let rejected = view.backward(&mut tape, &[1.0; 2], &mut [0.0; 6], Some(&mut short));
+    assert!(matches!(rejected, Err(Error::WrongLength { .. })));
     // A pass that failed half-way leaves nothing to go back through.
     let overflow = view.forward(&[0.0, 1e300, 0.0], &mut h, &mut tape);
     assert!(matches!(overflow, Err(Error::NotFinite { field, .. }) if field == "z[1]"));

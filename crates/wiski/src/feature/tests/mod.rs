@@ -11,7 +11,7 @@ use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{FeatureMap, Moments, Normaliser, Tape};
+use super::{FeatureMap, Moments, Normalizer, Tape};
 
 fn rng(seed: u64) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(seed)
@@ -33,7 +33,7 @@ fn cases(cases: u32) -> ProptestConfig {
 
 /// h(x) with fresh scratch.
 fn features(map: &FeatureMap, moments: &Moments, x: &[f64]) -> Vec<f64> {
-    let mut work = Normaliser::default();
+    let mut work = Normalizer::default();
     let mut h = vec![f64::NAN; map.output_dim()];
     map.prepare(moments, &mut work).unwrap().forward(x, &mut h, &mut Tape::new()).unwrap();
     h

@@ -1,4 +1,4 @@
-//! Starts: planted directions are found, awkward rows are dealt with, impossible ones refused.
+//! Starts: planted directions are found, awkward rows are dealt with, impossible ones rejected.
 
 use super::{normals, rng};
 use crate::error::Error;
@@ -135,7 +135,7 @@ fn awkward_columns() {
     assert!(distance(&Q, &folded) < 0.35, "{}", distance(&Q, &folded));
 }
 
-/// Six rows of 2,000 far out in one column, where y is no different. Standardised they stand at √(n/6), and
+/// Six rows of 2,000 far out in one column, where y is no different. Standardized they stand at √(n/6), and
 /// six noisy residuals there give M an entry of size r/√6 = 0.5, above the 0.3 of the product (p·x)(q·x) — unless
 /// they are pulled in, which leaves them 0.02. The noise of the other rows, √(D/n) r/0.6, allows an angle of 0.1
 /// on average.
@@ -212,7 +212,7 @@ fn fewer_rows_than_columns() {
 }
 
 #[test]
-fn refusals() {
+fn rejections() {
     let (x, y) = planted(20, |p, _| p);
     let config = |result| matches!(result, Err(Error::Config { .. }));
     assert!(config(supervised(&[], 6, &[], 1, &PENALTIES)));

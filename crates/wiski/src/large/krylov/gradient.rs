@@ -92,7 +92,7 @@ fn assemble(
         let explained = both.map(|(a, b)| dot(&a[own.clone()], &b[own.clone()])).sum::<f64>() / probes;
         trace += explained;
         let by_scale = 0.5 * (dot(&z[own.clone()], &z[own]) - explained) / component.scale;
-        kernel.pull_back_scale(component.term, by_scale, &mut gradient);
+        kernel.vjp_scale(component.term, by_scale, &mut gradient);
         for (k, axis) in stats.lattice().grids()[0].axes().iter().enumerate() {
             // The other axes' roots carry √s unless axis k does.
             let factor = 0.5 * if k == 0 { component.scale } else { 1.0 };

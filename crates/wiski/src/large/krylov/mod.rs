@@ -62,7 +62,7 @@ pub struct Accuracy {
     pub spacing: usize,
     /// Whether independent solves run on two threads.
     pub two_threads: bool,
-    /// The seed of the random vectors: the same from call to call, so that an optimiser sees a smooth function.
+    /// The seed of the random vectors: the same from call to call, so that an optimizer sees a smooth function.
     pub seed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The posterior covariance of neighbouring grid points, which is all that single predictions read.
+//! The posterior covariance of neighboring grid points, which is all that single predictions read.
 //!
 //! ```text
 //! M = B S⁻¹Bᵀ = B P⁻¹Bᵀ + (M − B P⁻¹Bᵀ)
@@ -101,18 +101,18 @@ fn add_remainder(posterior: &KrylovPosterior, system: &System, stencil: &mut Ste
     let spacings: Vec<usize> = grid.shape().iter().map(|&g| accuracy.spacing.min(g)).collect();
     let mut rng = accuracy.rng(3);
     let signs: Vec<f64> = (0..grid.len()).map(|_| sign(&mut rng)).collect();
-    // The colour of each grid point: its place within a box of `spacing` cells.
-    let colour = |point: usize| {
+    // The color of each grid point: its place within a box of `spacing` cells.
+    let color = |point: usize| {
         let digits = grid.strides().iter().zip(grid.shape()).zip(&spacings);
-        digits.fold(0, |colour, ((&stride, g), &s)| colour * s + point / stride % g % s)
+        digits.fold(0, |color, ((&stride, g), &s)| color * s + point / stride % g % s)
     };
     let mut members: Vec<Vec<usize>> = vec![Vec::new(); spacings.iter().product()];
-    (0..grid.len()).for_each(|point| members[colour(point)].push(point));
+    (0..grid.len()).for_each(|point| members[color(point)].push(point));
 
-    let columns_of = |colours: &[Vec<usize>]| -> Result<Vec<f64>> {
+    let columns_of = |colors: &[Vec<usize>]| -> Result<Vec<f64>> {
         let pool = &mut Pool::default();
         let mut spikes = pool.zeros(grid.len() * LANES);
-        for (c, members) in colours.iter().enumerate() {
+        for (c, members) in colors.iter().enumerate() {
             members.iter().for_each(|&i| spikes[c * grid.len() + i] = signs[i]);
         }
         let phi = system.project(&spikes, LANES, pool);
@@ -123,8 +123,8 @@ fn add_remainder(posterior: &KrylovPosterior, system: &System, stencil: &mut Ste
         x.iter_mut().zip(&known).for_each(|(x, k)| *x -= k);
         Ok(system.expand(&x, LANES, pool))
     };
-    let mut add = |colours: &[Vec<usize>], columns: &[f64]| {
-        for (c, members) in colours.iter().enumerate() {
+    let mut add = |colors: &[Vec<usize>], columns: &[f64]| {
+        for (c, members) in colors.iter().enumerate() {
             members.iter().for_each(|&i| {
                 stencil.add_column(i, |k| 0.5 * signs[i] * columns[c * grid.len() + k]);
             });
@@ -142,9 +142,9 @@ fn add_remainder(posterior: &KrylovPosterior, system: &System, stencil: &mut Ste
                 add(first, &one?);
                 add(second, &two?);
             }
-            _ => pair
-                .iter()
-                .try_for_each(|colours| columns_of(colours).map(|columns| add(colours, &columns)))?,
+            _ => {
+                pair.iter().try_for_each(|colors| columns_of(colors).map(|columns| add(colors, &columns)))?
+            }
         }
     }
     Ok(())

@@ -215,12 +215,12 @@ impl Chain {
 
     /// The states that state i has entries with: those of its point and of the two beside it.
     #[inline]
-    pub(super) fn neighbours(&self, i: usize) -> std::ops::Range<usize> {
+    pub(super) fn neighbors(&self, i: usize) -> std::ops::Range<usize> {
         let point = i / self.states;
         point.saturating_sub(1) * self.states..(point + 2).min(self.points) * self.states
     }
 
-    /// T⁻¹(i, j) for neighbours i and j.
+    /// T⁻¹(i, j) for neighbors i and j.
     #[inline]
     pub(super) fn entry(&self, i: usize, j: usize) -> Jet {
         let q = self.states;
@@ -239,7 +239,7 @@ impl Chain {
     }
 
     /// Multiplies an array of g q rows, each `stride` long, by T⁻¹ from the left, through the innovations
-    /// e_i = u_i − Φ u_{i−1} = (u_i − u_{i−1}) + (I − Φ) u_{i−1}: differences of neighbours are taken before anything
+    /// e_i = u_i − Φ u_{i−1} = (u_i − u_{i−1}) + (I − Φ) u_{i−1}: differences of neighbors are taken before anything
     /// large is multiplied, so that smooth functions lose few digits.
     pub(super) fn apply(&self, rows: &mut [f64], stride: usize) {
         let q = self.states;
@@ -357,7 +357,7 @@ mod tests {
                 let n = chain.len();
                 let mut precision = faer::Mat::<f64>::zeros(n, n);
                 for i in 0..n {
-                    for j in chain.neighbours(i) {
+                    for j in chain.neighbors(i) {
                         precision[(i, j)] = chain.entry(i, j).value;
                     }
                 }
@@ -380,7 +380,7 @@ mod tests {
                 chain.apply(&mut y, 2);
                 for i in 0..2 * n {
                     let terms =
-                        || chain.neighbours(i / 2).map(|j| chain.entry(i / 2, j).value * x[2 * j + i % 2]);
+                        || chain.neighbors(i / 2).map(|j| chain.entry(i / 2, j).value * x[2 * j + i % 2]);
                     let (want, size): (f64, f64) = (terms().sum(), terms().map(f64::abs).sum());
                     assert!(
                         (y[i] - want).abs() < 1e-13 * size.max(chain.inner[0][0].value),
@@ -406,7 +406,7 @@ mod tests {
                 };
                 check(chain.log_det(), hi.log_det().value, lo.log_det().value, "log det");
                 for i in 0..chain.len() {
-                    for j in chain.neighbours(i) {
+                    for j in chain.neighbors(i) {
                         // Entries that vanish by symmetry carry rounding of the size of the block.
                         let size = Jet {
                             value: chain.entry(i, i).value.abs().max(chain.entry(j, j).value),
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_finite() {
+    fn rejects_what_is_not_finite() {
         assert!(Chain::new(5, 1e-10, 1, 1e-300).is_none());
         assert!(Chain::new(5, 1e-10, 3, 1e-60).is_none());
     }

@@ -232,7 +232,7 @@ mod tests {
         for (at, node) in tree.nodes.iter().enumerate() {
             assert_eq!(node.own.start, eliminated, "nodes eliminate one after the other");
             eliminated = node.own.end;
-            // The couplings of the node: neighbours of its points, and what its children couple.
+            // The couplings of the node: neighbors of its points, and what its children couple.
             let mut coupled = std::collections::BTreeSet::new();
             for i in node.own.clone() {
                 let point = tree.order[i] as usize;

@@ -43,9 +43,9 @@ impl SparsePosterior {
         let mut gradient = vec![0.0; self.kernel.parameter_count()];
         // Q is proportional to 1/s, and log det K to M log s for M unknowns.
         let by_scale = 0.5 * (moment.value - self.unknowns() as f64) / self.prior.scale();
-        self.kernel.pull_back_scale(0, by_scale, &mut gradient);
+        self.kernel.vjp_scale(0, by_scale, &mut gradient);
         for (k, (by_rate, log_det)) in moment.by_rate.iter().zip(self.prior.log_det_slopes()).enumerate() {
-            self.kernel.pull_back_rate(k, -0.5 * (by_rate + log_det), &mut gradient);
+            self.kernel.vjp_rate(k, -0.5 * (by_rate + log_det), &mut gradient);
         }
 
         // `data` is A/σ².
@@ -56,7 +56,7 @@ impl SparsePosterior {
         Ok(Evidence { value, by_kernel: vec![gradient], by_noise })
     }
 
-    /// Refuses statistics that are not those of this posterior.
+    /// Rejects statistics that are not those of this posterior.
     fn check(&self, stats: &Stats) -> Result<()> {
         if stats.lattice() == &self.lattice && stats.count() == self.count && stats.c() == self.squares {
             return Ok(());

@@ -57,13 +57,13 @@ use crate::kernel::Kernel;
 use crate::posterior::{FunctionSample, Predictor};
 use crate::simd::dot;
 use crate::stats::{Gram, Stats};
-use crate::structure::{BlockMatrix, GridMatrix, Neighbourhood, Symmetric};
+use crate::structure::{BlockMatrix, GridMatrix, Neighborhood, Symmetric};
 use cholesky::Cholesky;
 use dissection::Dissection;
 use inverse::{Front, selected_inverse};
 use precision::{Contraction, PriorPrecision};
 
-/// A posterior that one step of refinement changes by more than this is refused.
+/// A posterior that one step of refinement changes by more than this is rejected.
 const LARGEST_CORRECTION: f64 = 1e-6;
 
 /// The posterior of all grid values under a product of Matérn kernels on one grid.
@@ -112,7 +112,7 @@ pub struct Cost {
 impl SparsePosterior {
     /// The posterior given the statistics of one grid, for noise variance σ².
     ///
-    /// Refused if the kernel is anything but one product with a Matérn kernel on every axis, if the statistics have
+    /// Rejected if the kernel is anything but one product with a Matérn kernel on every axis, if the statistics have
     /// several grids or are a low-rank root, and if rounding would spoil the result.
     pub fn new(stats: &Stats, kernel: &Kernel, noise: f64) -> Result<Self> {
         Self::with_memory(None, Vec::new(), stats, kernel, noise)
@@ -142,7 +142,7 @@ impl SparsePosterior {
         let mut data = gram.clone();
         data.scale(noise.recip());
         let block = &data.diagonal()[0];
-        let near = Neighbourhood::new(&grid.shape(), 3);
+        let near = Neighborhood::new(&grid.shape(), 3);
         let row = |unknown: usize, f: &mut dyn FnMut(usize, f64)| {
             if let Some(i) = prior.point(unknown) {
                 let values = prior.values();
@@ -332,7 +332,7 @@ impl SparsePosterior {
         let (tree, prior, a) = (&self.factor.tree, &self.prior, &self.states);
         let mut covariance = BlockMatrix::zeros(&self.lattice);
         let mut moment = Contraction::default();
-        let near = Neighbourhood::new(&self.lattice.grids()[0].shape(), 3);
+        let near = Neighborhood::new(&self.lattice.grids()[0].shape(), 3);
         let mut places = vec![0u32; prior.len()];
         let block = &mut covariance.diagonal_mut()[0];
         selected_inverse(&self.factor, |front: &Front| {

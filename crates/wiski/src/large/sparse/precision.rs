@@ -33,22 +33,22 @@ pub(super) struct Contraction {
 }
 
 impl PriorPrecision {
-    /// Refuses a kernel that is not a product of Matérn processes over all axes of the grid.
+    /// Rejects a kernel that is not a product of Matérn processes over all axes of the grid.
     pub(super) fn new(grid: &Grid, kernel: &Kernel) -> Result<Self> {
-        let refuse = |reason: String| Error::Config { field: "kernel".into(), reason };
+        let reject = |reason: String| Error::Config { field: "kernel".into(), reason };
         length("axes of the kernel", grid.dim(), kernel.dim())?;
         kernel.validate()?;
         let Some(processes) = kernel.markov_processes() else {
             let reason =
                 format!("the sparse engine needs one product of Matérn kernels over all axes, not {kernel}");
-            return Err(refuse(reason));
+            return Err(reject(reason));
         };
         let mut chains = Vec::with_capacity(grid.dim());
         for (k, (axis, (states, rate))) in grid.axes().iter().zip(processes).enumerate() {
             let Some(chain) = Chain::new(axis.points(), axis.step(), states, rate) else {
                 let reason =
                     format!("a spacing of {} does not suit the length-scale on axis {k}", axis.step());
-                return Err(refuse(reason));
+                return Err(reject(reason));
             };
             chains.push(chain);
         }
@@ -140,7 +140,7 @@ impl PriorPrecision {
     ) {
         let Some(chain) = self.chains.get(axis) else { return f(j, factors) };
         let own = i / self.strides[axis] % chain.len();
-        for other in chain.neighbours(own) {
+        for other in chain.neighbors(own) {
             factors[axis] = chain.entry(own, other);
             self.visit_row(i, axis + 1, j + other * self.strides[axis], factors, f);
         }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_other_kernels() {
+    fn rejects_other_kernels() {
         let grid = Grid::covering(&[(0.0, 1.0); 3], &[5, 4, 6]).unwrap();
         let one = Kernel::matern12(&[1.0; 3]).unwrap();
         let smooth = Kernel::matern32(&[1.0; 3]).unwrap();

@@ -1,4 +1,4 @@
-//! The generalised Cauchy point: the first local minimiser of the quadratic model
+//! The generalized Cauchy point: the first local minimizer of the quadratic model
 //!
 //! ```text
 //!     m(z) = gᵀ(z − x) + ½ (z − x)ᵀ B (z − x)
@@ -168,7 +168,7 @@ pub(super) mod tests {
     /// Walking the bent path in 20,000 small steps, the model falls until it first rises; the Cauchy point is
     /// there, to within a step of the walk, and c is what it says.
     #[test]
-    fn it_is_the_first_minimiser_along_the_bent_path() {
+    fn it_is_the_first_minimizer_along_the_bent_path() {
         let mut passed = 0;
         for seed in 0..40 {
             let n = 9;

@@ -15,7 +15,7 @@
 
 use super::saddle::{Saddle, dot};
 
-/// The stored pairs, their inner products and the factorised M⁻¹.
+/// The stored pairs, their inner products and the factorized M⁻¹.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Memory {
     capacity: usize,

@@ -1,8 +1,8 @@
-//! L-BFGS-B: minimisation in a box by a limited-memory quasi-Newton method (Byrd, Lu, Nocedal and Zhu 1995).
+//! L-BFGS-B: minimization in a box by a limited-memory quasi-Newton method (Byrd, Lu, Nocedal and Zhu 1995).
 //!
 //! Each iteration builds the quadratic model m(z) = gᵀ(z − x) + ½(z − x)ᵀB(z − x) from the last few steps,
-//! follows the steepest-descent path bent at the box to its first minimiser (which tells the active bounds),
-//! minimises the model over the free coordinates, and searches along the line from x to that point. Without
+//! follows the steepest-descent path bent at the box to its first minimizer (which tells the active bounds),
+//! minimizes the model over the free coordinates, and searches along the line from x to that point. Without
 //! bounds this is plain L-BFGS.
 //!
 //! Cost of an iteration besides the evaluations, for n unknowns and k stored pairs: O(nk + k³), and
@@ -79,7 +79,7 @@ impl Default for LbfgsB {
     }
 }
 
-/// Why a minimisation ended.
+/// Why a minimization ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stop {
@@ -103,7 +103,7 @@ impl Stop {
     }
 }
 
-/// The point a minimisation ended at, never worse than its start.
+/// The point a minimization ended at, never worse than its start.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Minimum {
     /// The point.
@@ -121,7 +121,7 @@ pub struct Minimum {
 }
 
 impl LbfgsB {
-    /// Minimises from `start`, which is first projected on the box.
+    /// Minimizes from `start`, which is first projected on the box.
     ///
     /// An error means that nothing could be started: a setting or `start` is unusable, or the objective fails
     /// there. Running out of a budget is no error; see [`Minimum::stop`].
@@ -141,19 +141,19 @@ impl LbfgsB {
         run::minimize(self, objective, start, bounds, workspace)
     }
 
-    /// Refuses settings that make no sense.
+    /// Rejects settings that make no sense.
     pub fn validate(&self) -> Result<()> {
-        let refuse = |field: &str, reason: &str| {
+        let reject = |field: &str, reason: &str| {
             Err(Error::Config { field: field.to_owned(), reason: reason.to_owned() })
         };
         if self.memory == 0 {
-            return refuse("memory", "at least one step must be remembered");
+            return reject("memory", "at least one step must be remembered");
         }
         if self.max_evaluations == 0 {
-            return refuse("max_evaluations", "the start must be evaluated");
+            return reject("max_evaluations", "the start must be evaluated");
         }
         if !(self.first_step > 0.0 && self.first_step < f64::INFINITY) {
-            return refuse("first_step", "must be positive and finite");
+            return reject("first_step", "must be positive and finite");
         }
         for (field, value) in [
             ("gradient_tolerance", self.gradient_tolerance),
@@ -161,7 +161,7 @@ impl LbfgsB {
             ("first_curvature", self.first_curvature),
         ] {
             if !(0.0..f64::INFINITY).contains(&value) {
-                return refuse(field, "must be finite and not negative");
+                return reject(field, "must be finite and not negative");
             }
         }
         Ok(())

@@ -49,7 +49,7 @@ impl Workspace {
         }
     }
 
-    /// Puts `trial` on the line from x to the model's minimiser.
+    /// Puts `trial` on the line from x to the model's minimizer.
     fn place(&mut self, step: f64, bounds: &Bounds) {
         if step == 1.0 {
             // Exactly, so that bounds found active are met exactly.
@@ -181,7 +181,7 @@ impl Run<'_> {
         b.memory.set_theta(if theta > 0.0 && theta < f64::INFINITY { theta } else { 1.0 });
     }
 
-    /// Minimises the model and returns the slope towards its minimiser; `None` if that does not lead down.
+    /// Minimizes the model and returns the slope towards its minimizer; `None` if that does not lead down.
     fn aim(&mut self) -> Option<f64> {
         let b = &mut *self.buffers;
         if self.unbounded && b.memory.len() > 0 {
@@ -243,7 +243,7 @@ impl Run<'_> {
         Some(best_value)
     }
 
-    /// The multiple of the direction at which the box ends; at least 1, since the model's minimiser is inside.
+    /// The multiple of the direction at which the box ends; at least 1, since the model's minimizer is inside.
     fn longest(&self) -> f64 {
         if self.unbounded {
             return FAR;

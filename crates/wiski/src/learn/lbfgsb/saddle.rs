@@ -6,10 +6,10 @@
 //! ```
 //!
 //! With P = FFᵀ and G = QF⁻ᵀ the lower half is (T + GGᵀ) u₂ = v₂ + G F⁻¹v₁, again positive definite, and
-//! u₁ = F⁻ᵀ(Gᵀu₂ − F⁻¹v₁). Two Cholesky factorisations instead of one with pivoting: O(k³) to factor and
+//! u₁ = F⁻ᵀ(Gᵀu₂ − F⁻¹v₁). Two Cholesky factorizations instead of one with pivoting: O(k³) to factor and
 //! O(k²) to solve, for k×k blocks with k at most the number of stored pairs.
 
-/// The factorised matrix. Blocks are stored by rows with stride `capacity`.
+/// The factorized matrix. Blocks are stored by rows with stride `capacity`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Saddle {
     capacity: usize,

@@ -24,7 +24,7 @@ const NARROW: f64 = 0.1;
 /// The rounding error of a value, relative to it or to 1 if it is smaller (as for a logarithm that crosses 0): a
 /// few dozen operations' worth.
 const ROUNDING: f64 = 64.0 * f64::EPSILON;
-/// How far a failed trial is pulled back towards the start.
+/// How far a failed trial is carried back towards the start.
 const RETREAT: f64 = 0.25;
 
 /// A step with the value and slope there. Inside the search, values are differences to the start.
@@ -54,7 +54,7 @@ pub(super) struct Search {
     other: Sample,
     bracketed: bool,
     /// Until a step with enough decrease and a non-negative slope is seen, the search looks at
-    /// ψ(α) = f(α) − 10⁻³ α f′(0), whose minimiser has both.
+    /// ψ(α) = f(α) − 10⁻³ α f′(0), whose minimizer has both.
     auxiliary: bool,
     longest: f64,
     /// The widths of the last two brackets.
@@ -136,7 +136,7 @@ impl Search {
     }
 
     /// The next trial from three samples (the four cases of section 4 of the paper). Sets `bracketed` when the
-    /// samples show that a minimiser lies between.
+    /// samples show that a minimizer lies between.
     fn interpolate(&mut self, trial: Sample, best: Sample, other: Sample) -> f64 {
         let nearer = |to: Sample, a: f64, b: f64| {
             if (a - to.step).abs() < (b - to.step).abs() { a } else { b }
@@ -145,7 +145,7 @@ impl Search {
             if (a - to.step).abs() > (b - to.step).abs() { a } else { b }
         };
         if trial.value > best.value {
-            // Higher: a minimiser was passed. Prefer to stay near the best step.
+            // Higher: a minimizer was passed. Prefer to stay near the best step.
             self.bracketed = true;
             let cubic = cubic_minimum(best, trial);
             let quadratic = parabola_minimum(best, trial);
@@ -155,7 +155,7 @@ impl Search {
             self.bracketed = true;
             farther(trial, cubic_minimum(best, trial), secant_zero(best, trial))
         } else if trial.slope.abs() < best.slope.abs() {
-            // Lower and flatter: the minimiser lies ahead, where the cubic may have none.
+            // Lower and flatter: the minimizer lies ahead, where the cubic may have none.
             let (cubic, secant) = (cubic_minimum(best, trial), secant_zero(best, trial));
             let ahead = (cubic - trial.step) * (trial.step - best.step) > 0.0;
             if self.bracketed {
@@ -194,14 +194,14 @@ impl Search {
 }
 
 /// How far an extrapolation beyond `trial` may go. The first trial may be followed by one just beyond it; later
-/// ones at least double the distance, so that a far minimiser is reached in few trials.
+/// ones at least double the distance, so that a far minimizer is reached in few trials.
 fn reach(best: Sample, trial: Sample) -> (f64, f64) {
     let stride = trial.step - best.step;
     let least = if best.step > 0.0 { trial.step + 1.1 * stride } else { 0.0 };
     (least, trial.step + 4.0 * stride)
 }
 
-/// The minimiser of the cubic through two values and slopes; not finite if there is none.
+/// The minimizer of the cubic through two values and slopes; not finite if there is none.
 fn cubic_minimum(a: Sample, b: Sample) -> f64 {
     let run = b.step - a.step;
     let z = 3.0 * (a.value - b.value) / run + a.slope + b.slope;
@@ -211,7 +211,7 @@ fn cubic_minimum(a: Sample, b: Sample) -> f64 {
     b.step - run * ((b.slope + root - z) / (b.slope - a.slope + 2.0 * root))
 }
 
-/// The minimiser of the parabola through both values and the slope at `a`.
+/// The minimizer of the parabola through both values and the slope at `a`.
 fn parabola_minimum(a: Sample, b: Sample) -> f64 {
     let run = b.step - a.step;
     a.step + 0.5 * run * a.slope / ((a.value - b.value) / run + a.slope)
@@ -259,7 +259,7 @@ mod tests {
         assert!((secant_zero(at(0.0), at(3.0)) - 0.7).abs() < 1e-15);
     }
 
-    /// Moré and Thuente's first test function, −t/(t² + β) with β = 2, whose minimiser is √2: both conditions
+    /// Moré and Thuente's first test function, −t/(t² + β) with β = 2, whose minimizer is √2: both conditions
     /// hold at the answer from first trials over six orders of magnitude.
     #[test]
     fn the_conditions_hold_from_short_and_long_first_trials() {
@@ -287,7 +287,7 @@ mod tests {
 
     /// A parabola of depth 10⁻¹⁸ on a plateau of height 1: all values are equal or off by one rounding, and only
     /// the slopes show where its minimum 1.2 is. A step too long is corrected at once, a step too short grows at
-    /// most fivefold a time. One rounding above the ceiling is still refused.
+    /// most fivefold a time. One rounding above the ceiling is still rejected.
     #[test]
     fn slopes_decide_where_values_are_rounded_off() {
         let slope = |t: f64| 1e-18 * (t - 1.2);

@@ -1,4 +1,4 @@
-//! Minimisation of the quadratic model over the coordinates that the Cauchy point left free.
+//! Minimization of the quadratic model over the coordinates that the Cauchy point left free.
 //!
 //! With N the rows of W that belong to free coordinates and r the model's gradient at the Cauchy point,
 //!
@@ -18,7 +18,7 @@ use super::memory::Memory;
 use super::saddle::{Saddle, axpy};
 use crate::learn::Bounds;
 
-/// The minimiser, and the buffers to find it.
+/// The minimizer, and the buffers to find it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Subspace {
     /// The point to aim at.
@@ -53,7 +53,7 @@ impl Subspace {
         self.inner.reserve(capacity);
     }
 
-    /// Sets `target` to the minimiser. False if the matrix could not be factored: forget the memory then.
+    /// Sets `target` to the minimizer. False if the matrix could not be factored: forget the memory then.
     pub(super) fn refine(
         &mut self,
         x: &[f64],
@@ -66,7 +66,7 @@ impl Subspace {
         self.target.copy_from_slice(start);
         self.free.clear();
         self.free.extend((0..x.len()).filter(|&i| bounds.lo()[i] < start[i] && start[i] < bounds.hi()[i]));
-        // θI is already minimised along the gradient.
+        // θI is already minimized along the gradient.
         if memory.len() == 0 || self.free.is_empty() {
             return true;
         }
@@ -167,7 +167,7 @@ mod tests {
     /// Where the step meets no further bound, the model's gradient vanishes on every free coordinate and the
     /// others have not moved; where it does, the target is in the box and downhill.
     #[test]
-    fn the_model_is_minimised_over_the_free_coordinates() {
+    fn the_model_is_minimized_over_the_free_coordinates() {
         let (mut inside, mut partly_active) = (0, 0);
         for seed in 0..300 {
             let n = 9;

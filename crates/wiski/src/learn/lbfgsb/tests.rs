@@ -19,7 +19,7 @@ fn strict(gradient_tolerance: f64) -> LbfgsB {
     }
 }
 
-/// Minimises, checking on the way that no point outside the box is evaluated.
+/// Minimizes, checking on the way that no point outside the box is evaluated.
 fn solve(method: &LbfgsB, problem: Problem, start: &[f64], bounds: &Bounds) -> Minimum {
     let mut watched = Watched::new(problem, bounds);
     let found = method.minimize(&mut watched, start, bounds).unwrap();
@@ -123,24 +123,24 @@ fn rosenbrock_is_solved_in_several_dimensions() {
     assert!((found.value - 0.25).abs() < 1e-15);
 }
 
-/// A separable quadratic is solved by cutting its centre off at the box; centres lie inside, outside and
+/// A separable quadratic is solved by cutting its center off at the box; centers lie inside, outside and
 /// exactly on bounds.
 #[test]
 fn the_active_set_of_a_separable_quadratic_is_found() {
     let n = 24;
-    let centre: Vec<f64> = (0..n).map(|i| 0.25 * f64::from(i) - 3.0).collect();
-    let dim = centre.len();
+    let center: Vec<f64> = (0..n).map(|i| 0.25 * f64::from(i) - 3.0).collect();
+    let dim = center.len();
     let bounds = Bounds::cube(dim, -1.0, 1.0).unwrap();
-    let mut expected = centre.clone();
+    let mut expected = center.clone();
     bounds.project(&mut expected);
     let mut curvatures = spread(dim, 1e3);
     // Mix steep and flat coordinates.
     curvatures.rotate_left(7);
-    let found = solve(&strict(1e-9), diagonal(curvatures, centre.clone()), &vec![0.1; dim], &bounds);
+    let found = solve(&strict(1e-9), diagonal(curvatures, center.clone()), &vec![0.1; dim], &bounds);
     assert_eq!(found.stop, Stop::Gradient);
     close(&found.x, &expected, 1e-8);
     for i in 0..dim {
-        if centre[i].abs() > 1.0 {
+        if center[i].abs() > 1.0 {
             assert_eq!(found.x[i], expected[i], "an active bound is met exactly");
         }
     }
@@ -169,7 +169,7 @@ fn beale_is_solved() {
 }
 
 /// Σ x − log x, NaN for x < 0, from a start whose gradient −999 invites far too long a step into that region
-/// and whose neighbour's invites one across it.
+/// and whose neighbor's invites one across it.
 #[test]
 fn regions_without_a_value_are_backed_out_of() {
     let bounds = Bounds::unbounded(3);
@@ -189,7 +189,7 @@ fn regions_without_a_value_are_backed_out_of() {
     }
 }
 
-/// The minimiser of (x − 1)² + y² lies 10⁻³ from a cliff beyond which evaluations fail.
+/// The minimizer of (x − 1)² + y² lies 10⁻³ from a cliff beyond which evaluations fail.
 #[test]
 fn a_cliff_beside_the_minimum_does_not_stop_it() {
     let mut failures = 0;
@@ -332,7 +332,7 @@ fn a_used_workspace_gives_the_same_numbers() {
 }
 
 #[test]
-fn unusable_input_is_refused_by_name() {
+fn unusable_input_is_rejected_by_name() {
     let free = Bounds::unbounded(2);
     let minimize = |method: &LbfgsB, start: &[f64], bounds: &Bounds| {
         method.minimize(beale().as_mut(), start, bounds).unwrap_err().to_string()
@@ -392,7 +392,7 @@ proptest! {
 
     /// Convex box problems end where the KKT conditions hold: the gradient vanishes on free coordinates and
     /// points out of the box on the others. Since the curvature is at least 0.1, x is then within 10⁻⁷ of the
-    /// minimiser.
+    /// minimizer.
     #[test]
     fn convex_box_problems_satisfy_the_kkt_conditions(
         (h, b, bounds, start, memory) in random_problem(0.1)

@@ -175,10 +175,10 @@ impl Table {
 }
 
 fn check(rows: &PointsRows) -> Result<()> {
-    let refuse =
+    let reject =
         |field: &str, reason: &str| Err(Error::Config { field: field.into(), reason: reason.into() });
     if rows.dim == 0 || rows.x.is_empty() {
-        return refuse("x", "inducing points need at least one row and one column");
+        return reject("x", "inducing points need at least one row and one column");
     }
     let n = rows.len();
     length("x", n * rows.dim, rows.x.len())?;
@@ -190,7 +190,7 @@ fn check(rows: &PointsRows) -> Result<()> {
         })?;
     }
     if rows.outputs.is_empty() {
-        return refuse("outputs", "there is no target to learn");
+        return reject("outputs", "there is no target to learn");
     }
     for output in rows.outputs {
         length("targets", n, output.targets.len())?;

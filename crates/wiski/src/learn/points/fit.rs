@@ -315,7 +315,7 @@ pub(super) fn start_scales(table: &Table, signal: f64) -> Vec<Scales> {
     table.targets.iter().map(start).collect()
 }
 
-/// Priors that refuse nothing a search can reach.
+/// Priors that reject nothing a search can reach.
 pub(super) fn check_priors(priors: &PointsPriors) -> Result<()> {
     crate::error::positive("lengthscale_median", priors.lengthscale_median, 0)?;
     crate::error::positive("lengthscale_sigma", priors.lengthscale_sigma, 0)?;

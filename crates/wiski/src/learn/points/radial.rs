@@ -163,7 +163,7 @@ pub(super) fn squared_distances(
         else {
             continue;
         };
-        let cancelled = pulp::Arch::new().dispatch(
+        let canceled = pulp::Arch::new().dispatch(
             #[inline(always)]
             || {
                 let mut worst = f64::INFINITY;
@@ -176,7 +176,7 @@ pub(super) fn squared_distances(
             },
         );
         // Rare: a row at a center or next to it.
-        if cancelled {
+        if canceled {
             for (i, (r2, &zz)) in column.iter_mut().zip(z_norms).enumerate() {
                 if *r2 <= CANCELLED * (xx + zz) {
                     *r2 = (0..x.nrows()).map(|k| (x[(k, j)] - z[(k, i)]).powi(2)).sum();

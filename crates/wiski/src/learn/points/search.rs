@@ -98,15 +98,15 @@ impl PointsSearch {
         Ok(self.learned(&parameters, &units, posterior.bound(), starts, log))
     }
 
-    /// Refuses settings that make no sense.
+    /// Rejects settings that make no sense.
     pub fn validate(&self) -> Result<()> {
-        let refuse =
+        let reject =
             |field: &str, reason: &str| Err(Error::Config { field: field.into(), reason: reason.into() });
         if self.points == 0 || self.start_points == 0 || self.start_rows == 0 {
-            return refuse("points", "at least one center and one row are needed");
+            return reject("points", "at least one center and one row are needed");
         }
         if self.starts.is_empty() {
-            return refuse("starts", "there must be at least one");
+            return reject("starts", "there must be at least one");
         }
         Radial::new(self.family)?;
         positive("jitter", self.jitter, 0)?;

@@ -428,7 +428,7 @@ fn a_search_ends_when_told_and_keeps_what_it_has() {
 }
 
 #[test]
-fn bad_rows_and_settings_are_refused_by_name() {
+fn bad_rows_and_settings_are_rejected_by_name() {
     let toy = || Toy::new(20, 2, 1, &[2], 2);
     let run =
         |toy: &Toy, search: &PointsSearch| toy.with(|rows| search.run(rows, &mut |_| true)).unwrap_err();

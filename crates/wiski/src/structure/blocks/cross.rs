@@ -12,7 +12,7 @@ use super::Cross;
 use crate::grid::Grid;
 use crate::interp::Weights;
 
-/// What one data point meets in a block between two grids, whose weights have A and B runs of four neighbours
+/// What one data point meets in a block between two grids, whose weights have A and B runs of four neighbors
 /// (4^{d−1}).
 struct Meeting<const A: usize, const B: usize> {
     /// The products of the first grid's weights on all axes but the last, and the weights on that.
@@ -120,7 +120,7 @@ fn visit_large(grids: [&Grid; 2], weights: [&Weights; 2], place: Place, visitor:
     }
 }
 
-/// Four neighbours, read at once: read one by one between writes, they might be what was just written.
+/// Four neighbors, read at once: read one by one between writes, they might be what was just written.
 #[inline(always)]
 fn four(data: &[f64], at: usize) -> [f64; 4] {
     let entries = &data[at..at + 4];

@@ -1,4 +1,4 @@
-//! Figure 5a and the appendix on Bayesian optimisation: noisy functions of three variables, three points at a time; and
+//! Figure 5a and the appendix on Bayesian optimization: noisy functions of three variables, three points at a time; and
 //! simple regret at equal evaluations, where the grid's approximation would show.
 
 use crate::results::{Bundle, Folder, Markdown, comparison, median, plus_minus, processor_seconds, progress};
@@ -9,7 +9,7 @@ use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-use wiski::decide::{Acquisition, Maximiser, Space, TestFunction};
+use wiski::decide::{Acquisition, Maximizer, Space, TestFunction};
 use wiski_figures::{Figure, Lines};
 
 const DIM: usize = 3;
@@ -26,18 +26,18 @@ const NOISY: [(TestFunction, f64); 6] = [
     (TestFunction::Michalewicz, 5.0),
 ];
 
-/// qUCB maximised as in the paper: 512 raw samples, 10 restarts, 200 iterations.
+/// qUCB maximized as in the paper: 512 raw samples, 10 restarts, 200 iterations.
 const PAPER: Rules = Rules {
     acquisition: Acquisition::UpperConfidence { beta: 4.0 },
     samples: 128,
-    maximiser: Maximiser { raw_samples: 512, restarts: 10, iterations: 200 },
+    maximizer: Maximizer { raw_samples: 512, restarts: 10, iterations: 200 },
 };
 
-/// Expected improvement for functions without noise, maximised less hard: there are hundreds of runs.
+/// Expected improvement for functions without noise, maximized less hard: there are hundreds of runs.
 const REGRET: Rules = Rules {
     acquisition: Acquisition::LogExpectedImprovement,
     samples: 128,
-    maximiser: Maximiser { raw_samples: 256, restarts: 4, iterations: 100 },
+    maximizer: Maximizer { raw_samples: 256, restarts: 4, iterations: 100 },
 };
 
 fn name(function: TestFunction) -> &'static str {
@@ -167,7 +167,7 @@ impl Course {
 
 /// Runs the experiment.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    let folder = Folder::open(&options.out, "optimisation")?;
+    let folder = Folder::open(&options.out, "optimization")?;
     let wanted: Vec<(TestFunction, f64)> =
         NOISY.into_iter().filter(|(f, _)| options.wants(name(*f))).collect();
     let courses = courses(&folder, options, &wanted)?;
@@ -253,8 +253,8 @@ fn report(folder: &Folder, courses: &[Course]) -> anyhow::Result<()> {
             plus_minus(&total, 1),
         ]);
     }
-    folder.write("optimisation.csv", &csv)?;
-    folder.table("optimisation", &text)?;
+    folder.write("optimization.csv", &csv)?;
+    folder.table("optimization", &text)?;
     for (title, file, log_y, of) in [
         ("best latent value so far", "best", false, (|ten| ten[9].best) as fn(&[Step]) -> f64),
         ("seconds a step", "seconds", true, |ten| ten.iter().map(|s| s.seconds).sum::<f64>() / 10.0),
@@ -275,7 +275,7 @@ fn report(folder: &Folder, courses: &[Course]) -> anyhow::Result<()> {
             ..Lines::default()
         };
         let panels = functions.iter().map(panel).collect();
-        folder.draw(&format!("optimisation_{file}"), &comparison(title, panels).draw())?;
+        folder.draw(&format!("optimization_{file}"), &comparison(title, panels).draw())?;
     }
     Ok(())
 }
@@ -351,7 +351,7 @@ mod tests {
     /// A whole run at a tiny size: files are there, and a second run only reads.
     #[test]
     fn a_course_is_recorded_step_by_step() {
-        let rules = Rules { maximiser: Maximiser { raw_samples: 16, restarts: 1, iterations: 5 }, ..PAPER };
+        let rules = Rules { maximizer: Maximizer { raw_samples: 16, restarts: 1, iterations: 5 }, ..PAPER };
         let run = || {
             let mut problem = Problem::new(TestFunction::Branin, 2, 0.5, 3).unwrap();
             run_one(Searcher::Exact, rules, &mut problem, (2, 26), 3).unwrap()

@@ -10,7 +10,7 @@ use crate::kernel::MAX_DIM;
 
 /// All offsets of at most `reach` ≤ 3 cells on every axis of a grid.
 #[derive(Debug, Clone)]
-pub(crate) struct Neighbourhood {
+pub(crate) struct Neighborhood {
     shape: Vec<usize>,
     reach: usize,
     width: usize,
@@ -25,11 +25,11 @@ struct Lead {
     rows: isize,
     /// Where the array of the point itself keeps this offset, if it does.
     own: Option<usize>,
-    /// Where the array of the neighbour keeps the opposite offset, if it does.
+    /// Where the array of the neighbor keeps the opposite offset, if it does.
     mirrored: Option<usize>,
 }
 
-impl Neighbourhood {
+impl Neighborhood {
     pub(crate) fn new(shape: &[usize], reach: usize) -> Self {
         debug_assert!(reach <= 3, "a stencil reaches three cells");
         let leading = &shape[..shape.len() - 1];
@@ -96,14 +96,14 @@ mod tests {
             let mut places = std::collections::BTreeMap::<(usize, usize), Vec<usize>>::new();
             matrix.for_each_entry(|i, j, at| places.entry((i.min(j), i.max(j))).or_default().push(at));
             for reach in [1, 3] {
-                let neighbourhood = Neighbourhood::new(shape, reach);
+                let neighborhood = Neighborhood::new(shape, reach);
                 let distance = |i: usize, j: usize| {
                     let digit = |i: usize, k: usize| i / grid.strides()[k] % shape[k];
                     (0..shape.len()).map(|k| digit(i, k).abs_diff(digit(j, k))).max().unwrap()
                 };
                 for i in 0..grid.len() {
                     let mut seen = Vec::new();
-                    neighbourhood.for_each(i, |j, place, twin| {
+                    neighborhood.for_each(i, |j, place, twin| {
                         let mut found = vec![place, twin];
                         found.sort_unstable();
                         found.dedup();

@@ -1,4 +1,4 @@
-//! Maximisation of a criterion over a box: many random starts, the best of them climbed.
+//! Maximization of a criterion over a box: many random starts, the best of them climbed.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -8,7 +8,7 @@ use crate::learn::{Bounds, LbfgsB, Objective};
 
 /// How hard to search. The defaults are the paper's: 512 raw samples, 10 restarts, 200 iterations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Maximiser {
+pub struct Maximizer {
     /// Quasi-random places at which the criterion is looked at.
     pub raw_samples: usize,
     /// How many of them are climbed from.
@@ -17,7 +17,7 @@ pub struct Maximiser {
     pub iterations: usize,
 }
 
-impl Default for Maximiser {
+impl Default for Maximizer {
     fn default() -> Self {
         Self { raw_samples: 512, restarts: 10, iterations: 200 }
     }
@@ -45,7 +45,7 @@ impl<F: FnMut(&[f64], Option<&mut [f64]>) -> Result<f64>> Criterion for F {
     }
 }
 
-/// The criterion with its sign changed, for a minimiser.
+/// The criterion with its sign changed, for a minimizer.
 struct Negative<'a, C: ?Sized> {
     criterion: &'a mut C,
     dim: usize,
@@ -65,9 +65,9 @@ impl<C: Criterion + ?Sized> Objective for Negative<'_, C> {
     }
 }
 
-impl Maximiser {
+impl Maximizer {
     /// The best place found for a criterion in a box. `starts` are climbed from besides the sampled ones.
-    pub(super) fn maximise(
+    pub(super) fn maximize(
         &self,
         criterion: &mut dyn Criterion,
         bounds: &Bounds,
@@ -87,7 +87,7 @@ impl Maximiser {
         }
         let mut climbs = pick(&raw, self.restarts.max(1), seed);
         climbs.extend(starts.iter().cloned());
-        let optimiser = LbfgsB {
+        let optimizer = LbfgsB {
             max_iterations: self.iterations.max(1),
             max_evaluations: 2 * self.iterations.max(1),
             first_step: 0.1,
@@ -97,7 +97,7 @@ impl Maximiser {
         let mut best: Option<Maximum> = None;
         let mut objective = Negative { criterion, dim, evaluations: 0 };
         for start in climbs {
-            let end = optimiser.minimize(&mut objective, &start, bounds)?;
+            let end = optimizer.minimize(&mut objective, &start, bounds)?;
             if best.as_ref().is_none_or(|b| -end.value > b.value) {
                 best = Some(Maximum { x: end.x, value: -end.value, evaluations: 0 });
             }
