@@ -14,6 +14,14 @@ use crate::prior::Prior;
 /// Grids of at most this many points are never large: any p×p factorization is a matter of a second.
 const SMALL: usize = 2000;
 
+/// On a line, where a Matérn kernel has the rank of its grid and a sparse factorization costs next to nothing.
+const SMALL_LINE: usize = 400;
+
+/// From these ranks on a smaller one is looked for: where speed counts for every row, and where only the cube of the
+/// rank would be felt.
+const FEW: usize = 32;
+const MANY: usize = 1000;
+
 /// Ranks that are always factorized: 18 MB, a tenth of a second.
 const SMALL_RANK: usize = 1500;
 
@@ -75,12 +83,17 @@ impl Engine {
     /// this engine was asked for, without some that they hardly can.
     pub(crate) fn prior(&self, given: &Given) -> Result<Prior> {
         let prior = Prior::new(given.stats.lattice(), given.kernels, given.rank_tolerance)?;
-        let is_fast = *self == Self::Auto && given.stats.lattice().len() > SMALL;
-        Ok(prior.adapted(|| given.stats.total_weight() / given.noise, is_fast))
+        let is_large = given.stats.lattice().len() > SMALL;
+        let enough = match self {
+            Self::Auto if given.is_frugal => Some(FEW),
+            Self::Auto if is_large => Some(MANY),
+            _ => None,
+        };
+        Ok(prior.adapted(|| given.stats.total_weight() / given.noise, enough))
     }
 
     fn choose(&self, given: &Given, before: Option<&dyn GridPosterior>) -> Result<Chosen> {
-        let Given { stats, kernels, noise, rank_tolerance } = *given;
+        let Given { stats, kernels, noise, rank_tolerance, .. } = *given;
         length("kernels", stats.lattice().blocks(), kernels.len())?;
         let dense = || Ok(Chosen::Dense(self.prior(given)?));
         let sparse = || Ok(Chosen::InSteps(Box::new(SparsePosterior::new(stats, &kernels[0], noise)?)));
@@ -98,10 +111,14 @@ impl Engine {
             Self::Sparse => sparse(),
             Self::Krylov(accuracy) => krylov(accuracy),
             Self::Auto => {
-                if stats.lattice().len() <= SMALL || stats.stencil().is_err() {
+                if stats.lattice().len() <= SMALL_LINE || stats.stencil().is_err() {
                     return dense();
                 }
                 let grid = &stats.lattice().grids()[0];
+                let is_chain = grid.dim() == 1 && kernels[0].markov_processes().is_some();
+                if stats.lattice().len() <= SMALL && !is_chain {
+                    return dense();
+                }
                 // The values of Matérn ½ alone are Markov; smoother ones need derivatives beside them, and pay on a
                 // line only.
                 let roughness =

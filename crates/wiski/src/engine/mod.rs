@@ -86,6 +86,9 @@ pub struct Given<'a> {
     pub noise: f64,
     /// Prior eigenvalues below this share of the largest are dropped.
     pub rank_tolerance: f64,
+    /// Whether more of them may be dropped, as long as the data can hardly tell
+    /// ([`WiskiBuilder::is_frugal`](crate::model::WiskiBuilder::is_frugal)).
+    pub is_frugal: bool,
 }
 
 /// The posterior of the grid values, by any engine.

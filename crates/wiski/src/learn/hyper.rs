@@ -158,6 +158,17 @@ impl HyperSpace {
         if found { Ok(self) } else { Err(self.unknown(name)) }
     }
 
+    /// Sets the smallest value of every hyperparameter whose name contains `name` and which is not kept at one.
+    #[must_use]
+    pub(crate) fn with_floor(mut self, name: &str, floor: f64) -> Self {
+        for ((lo, hi), own) in self.ranges.iter_mut().zip(&self.names) {
+            if own.contains(name) && lo < hi {
+                *lo = floor.min(*hi);
+            }
+        }
+        self
+    }
+
     /// Keeps the hyperparameter with the given number, in the order of [`Hyperparameters::named`], at a value.
     pub(crate) fn with_fixed(mut self, index: usize, value: f64) -> Result<Self> {
         positive("fixed hyperparameter", value, 0)?;

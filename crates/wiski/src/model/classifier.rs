@@ -445,7 +445,7 @@ impl OnlineClassifier {
         let learned = match &mut online.learner {
             Some(learner) => {
                 let added = learner.admit(x, &online.settings);
-                added.and_then(|()| online.task.add_class(label, learner, &online.settings))
+                added.and_then(|_| online.task.add_class(label, learner, &online.settings))
             }
             None => Ok(()),
         };

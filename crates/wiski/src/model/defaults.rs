@@ -37,6 +37,10 @@ const RELEVANCE: [(&str, Hyperprior); 2] = [
     ("lengthscale", Hyperprior::LogNormal { mu: 0.5, sigma: 0.7 }),
 ];
 
+/// The prior of the length-scales of one grid, unless another is given: as wide as the range of the data, give or take
+/// a factor of four. It is worth a few nats at most, and keeps few rows from the ends of the scale.
+const LENGTHSCALE: (&str, Hyperprior) = ("lengthscale", Hyperprior::LogNormal { mu: 0.0, sigma: 1.4 });
+
 /// The smallest eigenvalue cut-off of a sum of grids.
 const ADDITIVE_TOLERANCE: f64 = 1e-6;
 
@@ -50,7 +54,9 @@ impl Settings {
                 Features::Additive { directions: None }
             };
         }
-        self.grid = self.first_grid(input_dim);
+        if !self.finds_grid(input_dim) {
+            self.grid = self.first_grid(input_dim);
+        }
         if self.schedule == Schedule::Off {
             self.feature_rate = 0.0;
         }
@@ -92,10 +98,22 @@ impl Settings {
         if let Features::Points { count } = self.features { count } else { 0 }
     }
 
-    /// Whether features are learned anew from rows in memory. Rows that fade cannot be learned anew with their old
-    /// weights.
-    pub(crate) fn learns_anew(&self) -> bool {
-        self.is_additive() && self.half_life.is_none()
+    /// Whether features, grids and kernels are learned anew from rows in memory. A sum of grids whose rows fade is not:
+    /// its features would be those of rows that count for nothing.
+    pub(crate) fn learns_anew(&self, input_dim: usize) -> bool {
+        self.searches_grid(input_dim) || self.is_additive() && self.half_life.is_none()
+    }
+
+    /// Whether ranges, and what else of one grid of columns is not given, are found on the rows in memory.
+    pub(crate) fn searches_grid(&self, input_dim: usize) -> bool {
+        let is_fitted = self.fit_warm_up && matches!(self.schedule, Schedule::Geometric { .. });
+        let is_free = self.start_values.iter().all(|s| s.name == "noise");
+        self.features == Features::Identity && input_dim <= MOST_AXES && is_fitted && is_free
+    }
+
+    /// Whether the points on the axes of one grid are found on the rows in memory.
+    pub(crate) fn finds_grid(&self, input_dim: usize) -> bool {
+        self.grid.is_empty() && self.searches_grid(input_dim)
     }
 
     /// What each of D columns means.
@@ -167,6 +185,10 @@ impl Settings {
         }
         if self.noise == NoiseModel::Known {
             space = space.with_known_noise();
+        }
+        if self.searches_grid(hyper.kernels[0].dim()) {
+            let has_one = hyper.kernels[0].parameter_names().iter().any(|n| n.contains(LENGTHSCALE.0));
+            space = if has_one { space.with_prior(LENGTHSCALE.0, LENGTHSCALE.1)? } else { space };
         }
         if self.is_additive() {
             for (name, prior) in RELEVANCE {

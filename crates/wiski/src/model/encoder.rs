@@ -22,6 +22,9 @@ pub struct ColumnScaling {
     /// The columns that are read, in order, where not all are.
     #[serde(default)]
     pub read: Option<Vec<usize>>,
+    /// Values of each column outside of which no grid follows; empty for none.
+    #[serde(default)]
+    pub reach: Vec<(f64, f64)>,
 }
 
 restored_after_reading!(ColumnScaling, Encoder);
@@ -36,6 +39,9 @@ impl Restore for ColumnScaling {
             }
             finite(format!("shift[{k}]"), self.shift[k], 0)?;
             finite(format!("factor[{k}]"), self.factor[k], 0)?;
+        }
+        if !self.reach.is_empty() {
+            length("reaches of the columns", self.shift.len(), self.reach.len())?;
         }
         if let Some(&column) = self.read.iter().flatten().find(|&&c| c >= self.shift.len()) {
             let reason = format!("there is no column {column} among {}", self.shift.len());
@@ -65,7 +71,13 @@ const OUTLIER: f64 = 8.0;
 impl ColumnScaling {
     /// Leaves rows as they are.
     pub fn identity(dim: usize) -> Self {
-        Self { shift: vec![0.0; dim], factor: vec![1.0; dim], limit: vec![f64::INFINITY; dim], read: None }
+        Self {
+            shift: vec![0.0; dim],
+            factor: vec![1.0; dim],
+            limit: vec![f64::INFINITY; dim],
+            read: None,
+            reach: Vec::new(),
+        }
     }
 
     /// Maps each interval to [−1, 1]. An empty interval keeps its unit.
@@ -73,14 +85,20 @@ impl ColumnScaling {
         let half = |(lo, hi): &(f64, f64)| 0.5 * (hi - lo);
         let factor = bounds.iter().map(|b| if half(b) > 0.0 { half(b).recip() } else { 1.0 }).collect();
         let shift = bounds.iter().map(|(lo, hi)| lo + 0.5 * (hi - lo)).collect();
-        Self { shift, factor, limit: vec![f64::INFINITY; bounds.len()], read: None }
+        Self { shift, factor, limit: vec![f64::INFINITY; bounds.len()], read: None, reach: Vec::new() }
     }
 
     /// Centers each column and divides it by its standard deviation. Constant columns keep their unit.
     pub fn from_moments(moments: &Moments) -> Self {
         let factor = |v: f64| if v > 0.0 { v.sqrt().recip() } else { 1.0 };
         let factor = moments.variances().map(factor).collect();
-        Self { shift: moments.mean().to_vec(), factor, limit: vec![f64::INFINITY; moments.dim()], read: None }
+        Self {
+            shift: moments.mean().to_vec(),
+            factor,
+            limit: vec![f64::INFINITY; moments.dim()],
+            read: None,
+            reach: Vec::new(),
+        }
     }
 
     /// Centers each column at its median, divides it by half the distance between its 16 % and 84 % quantiles
@@ -104,6 +122,11 @@ impl ColumnScaling {
             };
         }
         Ok(scaling)
+    }
+
+    /// Whether all columns of a row are within reach of the grids.
+    pub fn reaches(&self, x: &[f64]) -> bool {
+        self.reach.iter().zip(x).all(|(&(lo, hi), x)| (lo..=hi).contains(x))
     }
 
     /// The number of columns of a row.

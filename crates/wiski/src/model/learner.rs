@@ -264,15 +264,25 @@ impl Learner {
         self.encoder.with_coordinates(x, |h| self.first().predict(h))?
     }
 
-    /// Rejects a row that the grids neither cover nor may grow to. All processes live on the same grids.
-    pub(crate) fn admit(&mut self, x: &[f64], settings: &Settings) -> Result<()> {
+    /// Whether a row is learned or, since no grid follows it to where it lies, left to the prior. Rejects a row that the
+    /// grids neither cover nor may grow to. All processes live on the same grids.
+    pub(crate) fn admit(&mut self, x: &[f64], settings: &Settings) -> Result<Outcome> {
+        let is_reached = self.encoder.scaling().reaches(x);
         let h = self.encoder.encode(x)?;
         let lattice = self.processes[0].model.stats().lattice();
         match settings.off_grid {
-            OffGrid::Error => lattice.check_covers(h),
-            OffGrid::Extend => lattice.growth_to(h, start::growth_limit(settings, lattice), 0).map(|_| ()),
-            OffGrid::Prior => Ok(()),
+            OffGrid::Error => lattice.check_covers(h)?,
+            OffGrid::Extend if !is_reached => return Ok(Outcome::OffGrid),
+            OffGrid::Extend => match lattice.growth_to(h, start::growth_limit(settings, lattice), 0) {
+                // A grid that was found on the first rows is not worth a stream.
+                Err(Error::GridTooLarge { .. }) if settings.searches_grid(x.len()) => {
+                    return Ok(Outcome::OffGrid);
+                }
+                growth => growth.map(|_| ())?,
+            },
+            OffGrid::Prior => {}
         }
+        Ok(Outcome::Learned)
     }
 
     /// Learns a row, wholly or not at all. What each process predicted before is in [`Learner::predictions`].
@@ -283,7 +293,7 @@ impl Learner {
         time: Option<f64>,
         settings: &Settings,
     ) -> Result<Outcome> {
-        self.admit(x, settings)?;
+        let admitted = self.admit(x, settings)?;
         // A number can be finite and its square not: it would be in the sums for ever.
         for t in row.each {
             finite("y²/noise", t.value * t.value / t.noise, 0)?;
@@ -293,6 +303,9 @@ impl Learner {
             self.decay(factor)?;
         }
         self.fading = fading;
+        if admitted == Outcome::OffGrid {
+            return self.leave_out(row);
+        }
         let outcome = if self.encoder.is_fixed() && !matches!(settings.schedule, Schedule::EveryStep { .. }) {
             self.step(row)?
         } else {
@@ -311,6 +324,17 @@ impl Learner {
         }
         self.rows_since_refit += 1.0;
         Ok(outcome)
+    }
+
+    /// Predicts a row that no grid follows, and learns nothing of it.
+    fn leave_out(&mut self, row: &RowTargets) -> Result<Outcome> {
+        let h = self.encoder.coordinates();
+        self.predictions.clear();
+        for (process, t) in self.processes.iter().zip(row.each) {
+            let p = process.model.predict(h)?;
+            self.predictions.push(Prediction { noise: p.noise * t.noise, ..p });
+        }
+        Ok(Outcome::OffGrid)
     }
 
     /// Predicts and conditions in one sweep: the prediction falls out of the update.

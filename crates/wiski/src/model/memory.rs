@@ -25,6 +25,9 @@ impl Restore for Memory {
     }
 }
 
+/// With fewer rows a column may rise by chance, or because somebody sorted them.
+const FEWEST_RISING: usize = 50;
+
 impl Memory {
     pub(crate) fn new(rows: Rows, times: Vec<f64>) -> Self {
         Self { rows, times }
@@ -47,6 +50,37 @@ impl Memory {
     pub(crate) fn pop(&mut self, dim: usize) {
         self.rows.pop(dim);
         self.times.truncate(self.rows.len());
+    }
+
+    /// Takes out the last row that is just this, of `dim` columns; false if there is none.
+    pub(crate) fn remove(&mut self, x: &[f64], y: f64, noise: f64) -> bool {
+        let (rows, dim) = (&mut self.rows, x.len());
+        let is_it =
+            |&i: &usize| rows.y[i] == y && rows.noise[i] == noise && rows.x[i * dim..(i + 1) * dim] == *x;
+        let Some(i) = (0..rows.len()).rev().find(is_it) else { return false };
+        rows.x.drain(i * dim..(i + 1) * dim);
+        rows.y.remove(i);
+        rows.noise.remove(i);
+        if !self.times.is_empty() {
+            self.times.remove(i);
+        }
+        true
+    }
+
+    /// The columns that rise from row to row, as a clock does: none ever falls, and hardly one stands still.
+    pub(crate) fn rising_columns(&self, dim: usize) -> Vec<usize> {
+        let rises = |&column: &usize| {
+            let mut still = 0;
+            let values = self.rows.x.iter().skip(column).step_by(dim);
+            let mut pairs = values.clone().zip(values.skip(1));
+            self.len() >= FEWEST_RISING
+                && pairs.all(|(before, after)| {
+                    still += usize::from(before == after);
+                    before <= after
+                })
+                && 10 * still <= self.len()
+        };
+        (0..dim).filter(rises).collect()
     }
 
     /// Lets go of the older half, of `dim` columns a row.

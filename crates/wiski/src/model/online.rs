@@ -23,6 +23,9 @@ use crate::error::{Error, Result, finite, length, positive};
 use crate::learn::LbfgsB;
 use crate::posterior::Prediction;
 
+/// From so many rows in memory on, a search for a grid tells what refits would.
+const FEWEST_SEARCHED: usize = 400;
+
 /// What the targets of rows mean.
 pub(crate) trait Task: Clone + Serialize + DeserializeOwned {
     /// An immutable model for other threads.
@@ -79,6 +82,12 @@ pub(crate) struct Online<T: Task> {
     /// The number of rows in memory when features were last learned from them.
     #[serde(default)]
     searched_at: usize,
+    /// Rows off the grid since then.
+    #[serde(default)]
+    missed: usize,
+    /// Columns that rose from row to row in memory, as a clock does.
+    #[serde(default)]
+    rising: Vec<usize>,
     /// Rows off the grid of which nothing was learned.
     #[serde(default)]
     ignored: u64,
@@ -100,6 +109,8 @@ impl<T: Task> Clone for Online<T> {
             memory: self.memory.clone(),
             learner: self.learner.clone(),
             searched_at: self.searched_at,
+            missed: self.missed,
+            rising: self.rising.clone(),
             ignored: self.ignored,
             said: self.said.clone(),
             failure: self.failure.clone(),
@@ -129,6 +140,8 @@ impl<T: Task> Online<T> {
             memory,
             learner,
             searched_at: 0,
+            missed: 0,
+            rising: Vec::new(),
             ignored: 0,
             said,
             failure: None,
@@ -160,7 +173,7 @@ impl<T: Task> Online<T> {
 
     fn require_settled(&self, operation: &'static str) -> Result<()> {
         self.ready(operation)?.encoder().require_fixed(operation)?;
-        if self.is_searching() {
+        if self.is_searching() && self.settings.is_additive() {
             let reason = "the features may still be learned anew; freeze them first, then it is exact";
             return Err(Error::Unsupported { operation, reason });
         }
@@ -211,7 +224,9 @@ impl<T: Task> Online<T> {
         let Some(learner) = &mut self.learner else { return self.keep(x, y, noise, time) };
         let outcome = learner.learn(x, &self.task.row(y, noise), time, &self.settings)?;
         self.said.extend_from_slice(learner.predictions());
-        self.ignored += u64::from(outcome == Outcome::OffGrid);
+        let is_off = outcome == Outcome::OffGrid;
+        self.ignored += u64::from(is_off);
+        self.missed += usize::from(is_off);
         self.task.observed(y);
         if !self.memory.is_empty() {
             self.memory.push(x, y, noise, time);
@@ -260,16 +275,29 @@ impl<T: Task> Online<T> {
         // The first rows came before the variance of the targets was known.
         self.memory.rows.noise.iter().try_for_each(|&noise| self.task.check_noise(noise, &self.settings))?;
         self.search()?;
-        // Rows that fade cannot be learned anew with their old weights.
-        if !self.settings.learns_anew() || self.memory.len() >= self.settings.memory_rows(self.input_dim) {
+        if !self.settings.learns_anew(self.input_dim) {
             self.memory = Memory::default();
+        } else if self.memory.len() >= self.settings.memory_rows(self.input_dim) {
+            self.settle();
         }
         Ok(())
     }
 
+    /// Lets go of the rows in memory. Along a clock the newer half stays: there the grid will have to move on, and what
+    /// it has left behind is forgotten then.
+    fn settle(&mut self) {
+        if self.rising.is_empty() || !self.settings.searches_grid(self.input_dim) {
+            self.memory = Memory::default();
+        } else {
+            self.memory.drop_older_half(self.input_dim);
+            self.searched_at = self.memory.len();
+        }
+    }
+
     /// Learns scales, features and hyperparameters from the rows in memory.
     fn search(&mut self) -> Result<()> {
-        self.searched_at = self.memory.len();
+        (self.searched_at, self.missed) = (self.memory.len(), 0);
+        self.rising = self.memory.rising_columns(self.input_dim);
         let mut task = self.task.clone();
         let learner = task.start(&self.memory, &self.settings, self.input_dim)?;
         let refits = self.learner.as_ref().map_or(0, |before| before.refits() + 1);
@@ -281,18 +309,22 @@ impl<T: Task> Online<T> {
     /// What a row brings about beside being learned: a refit, or features learned anew.
     fn maintain(&mut self) {
         let Some(learner) = &self.learner else { return };
-        if learner.is_refit_due(self.settings.schedule) {
+        // Rows in memory are searched anew when they have doubled; what they say in between is not worth a refit.
+        let is_searched = self.is_searching() && self.memory.len() >= FEWEST_SEARCHED;
+        let is_refit = !(is_searched && self.settings.searches_grid(self.input_dim));
+        if is_refit && learner.is_refit_due(self.settings.schedule) {
             let count = learner.count();
             let optimizer = if self.settings.is_additive() { frugal(count) } else { brief() };
             self.failure = self.refit_with(&optimizer).err().or(self.failure.take());
         }
         let (rows, memory) = (self.memory.len(), self.settings.memory_rows(self.input_dim));
-        // The work of all searches is then at most twice that of the last.
-        if rows > 0 && (rows >= 2 * self.searched_at.max(1) || rows >= memory) {
+        // The work of all searches is then at most twice that of the last; more only where the rows leave the grid.
+        let is_due = rows >= 2 * self.searched_at.max(1) || self.missed > 20 + self.searched_at / 4;
+        if rows > 0 && (is_due || rows >= memory) {
             // Should the search fail, features stay as they are.
             self.failure = self.search().err().or(self.failure.take());
             if rows >= memory {
-                self.memory = Memory::default();
+                self.settle();
             }
         }
     }
@@ -347,13 +379,17 @@ impl<T: Task> Online<T> {
         self.require_settled("forget")?;
         let learner = self.learner.as_deref_mut().ok_or(Error::NotReady { operation: "forget" })?;
         learner.forget(x, &self.task.row(y, noise))?;
+        self.memory.remove(x, y, noise);
         self.task.forgotten(y);
         Ok(())
     }
 
     /// Every row so far counts `factor` times as much.
     pub(crate) fn decay(&mut self, factor: f64) -> Result<()> {
-        self.settled("decay")?.decay(factor)
+        self.settled("decay")?.decay(factor)?;
+        // The rows in memory do not know what they count now.
+        self.memory = Memory::default();
+        Ok(())
     }
 
     /// Learns everything another model has learned, wholly or not at all.
@@ -368,6 +404,8 @@ impl<T: Task> Online<T> {
         }
         task.merge(&mut learner, &other.task, theirs, &self.settings)?;
         (self.task, self.learner) = (task, Some(Box::new(learner)));
+        // The rows in memory are not all of them any more.
+        self.memory = Memory::default();
         Ok(())
     }
 

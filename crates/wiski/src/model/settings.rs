@@ -279,10 +279,11 @@ impl Settings {
             return reject("features", format!("a grid has 1 to {MAX_DIM} axes, not {k}; {hint}"));
         }
         self.check_columns(input_dim)?;
-        if self.grid.len() != 1 && self.grid.len() != k {
-            return reject("grid", format!("{} numbers of points were given for {k} axes", self.grid.len()));
+        let grid = self.first_grid(input_dim);
+        if grid.len() != 1 && grid.len() != k {
+            return reject("grid", format!("{} numbers of points were given for {k} axes", grid.len()));
         }
-        let points: f64 = (0..k).map(|i| self.grid[i.min(self.grid.len() - 1)] as f64).product();
+        let points: f64 = (0..k).map(|i| grid[i.min(grid.len() - 1)] as f64).product();
         let limit = self.max_grid_points.max(LARGEST_GRID);
         if points > limit as f64 {
             return reject("grid", format!("{points} points are more than the {limit} that are allowed"));

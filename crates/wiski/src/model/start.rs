@@ -9,14 +9,14 @@ use super::encoder::{ColumnScaling, Encoder};
 use super::learner::{Learner, Process};
 use super::memory::Memory;
 use super::schedule::{Fading, frugal, thorough};
-use super::settings::{Features, InputScaling, Schedule, Settings};
+use super::settings::{Features, InputScaling, NoiseModel, Schedule, Settings};
 use super::{OffGrid, OnlineGp, Wiski};
 use crate::error::{Error, Result};
 use crate::feature::{Activation, Column, FeatureMap, Identity, Mlp, Moments};
 use crate::grid::{Grid, Lattice};
 use crate::learn::{
-    AdditiveSearch, Choice, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch, Rows, Start, WarmUp,
-    WarmUpTraining, screen,
+    AdditiveSearch, Choice, FittedGrid, GridSearch, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch,
+    Rows, Start, WarmUp, WarmUpTraining, screen, with_floors,
 };
 use crate::likelihood::Target;
 use crate::stats::Stats;
@@ -54,13 +54,22 @@ pub(crate) fn found(
     let mut scaled = Rows::default();
     let mut row = Vec::new();
     for (i, x) in memory.rows.x.chunks_exact(input_dim).enumerate() {
-        scaling.apply(x, &mut row)?;
-        scaled.push(&row, y[i], noise[i]);
+        if scaling.reaches(x) {
+            scaling.apply(x, &mut row)?;
+            scaled.push(&row, y[i], noise[i]);
+        }
     }
     let lattice = lattice(settings, input_dim)?;
-    let (warm, choice, lattice) = features(&scaled, settings, lattice, hyper, space, all)?;
-    let space = warm.space().clone();
-    let (map, moments, hyper) = warm.into_parts();
+    let (map, moments, choice, lattice, hyper, space) = if settings.searches_grid(input_dim) {
+        let fitted = one_grid(&scaled, settings, lattice, &hyper)?;
+        let map = FeatureMap::from(Identity::new(input_dim));
+        (map.clone(), map.new_moments(), None, fitted.lattice, fitted.hyper, fitted.space)
+    } else {
+        let (warm, choice, lattice) = features(&scaled, settings, lattice, hyper, space, all)?;
+        let space = warm.space().clone();
+        let (map, moments, hyper) = warm.into_parts();
+        (map, moments, choice, lattice, hyper, space)
+    };
     let mut encoder = Encoder::new(scaling, map, moments);
     let stands = settings.schedule == Schedule::Off && settings.feature_rate == 0.0;
     if settings.is_additive() || stands {
@@ -86,10 +95,13 @@ impl Found {
     ) -> Result<Learner> {
         let h = self.encoder.encode_all(&memory.rows.x)?;
         let decays = Decays::new(memory, settings)?;
+        // What lies too far outside is no more learned than it would be along the stream.
+        let mut rows = memory.rows.x.chunks_exact(self.encoder.input_dim());
+        let is_whole = rows.all(|x| self.encoder.scaling().reaches(x));
         let mut processes = Vec::with_capacity(targets.len());
         for (class, (y, noise)) in targets.iter().enumerate() {
             let mut model = process(settings, &self.lattice, &self.hyper)?;
-            if settings.half_life.is_none() {
+            if settings.half_life.is_none() && is_whole {
                 model.observe_batch(&h, y, Some(noise))?;
             } else {
                 model.replace_stats(decays.observed(&self.lattice, &h, |row| (y[row], noise[row]))?)?;
@@ -151,7 +163,13 @@ pub(crate) fn column_scaling(settings: &Settings, x: &[f64], input_dim: usize) -
         InputScaling::None => ColumnScaling::identity(input_dim),
         InputScaling::Bounds(bounds) => ColumnScaling::from_bounds(bounds),
         InputScaling::WarmUp => match settings.features {
-            Features::Identity => ColumnScaling::from_bounds(&ranges(x, input_dim)),
+            Features::Identity => {
+                let (ranges, mut reach) = ranges(x, input_dim);
+                if !settings.searches_grid(input_dim) {
+                    reach.clear();
+                }
+                ColumnScaling { reach, ..ColumnScaling::from_bounds(&ranges) }
+            }
             Features::Auto | Features::Additive { .. } | Features::Points { .. } => {
                 ColumnScaling::robust(x, input_dim)?
             }
@@ -165,16 +183,27 @@ pub(crate) fn column_scaling(settings: &Settings, x: &[f64], input_dim: usize) -
     Ok(scaling)
 }
 
-/// The range of each column, widened by a twentieth.
-fn ranges(x: &[f64], dim: usize) -> Vec<(f64, f64)> {
-    let column = |k: usize| x.iter().skip(k).step_by(dim).copied();
+/// What lies farther outside of the quartiles than so many times their distance is no part of the range: a grid that
+/// covered it would have no points left for the rest.
+const OUTSIDE: f64 = 10.0;
+
+/// The range of each column without what lies far outside, widened by a twentieth; and how far out a value may lie.
+fn ranges(x: &[f64], dim: usize) -> (Vec<(f64, f64)>, Vec<(f64, f64)>) {
     let range = |k: usize| {
-        let (lo, hi) =
-            column(k).fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), v| (lo.min(v), hi.max(v)));
+        let mut column: Vec<f64> = x.iter().skip(k).step_by(dim).copied().collect();
+        column.sort_by(f64::total_cmp);
+        let quantile = |share: f64| column[((column.len() - 1) as f64 * share).round() as usize];
+        let (first, third) = (quantile(0.25), quantile(0.75));
+        let far = OUTSIDE * (third - first);
+        // Where half of the values are one, there is no scale to judge the others by.
+        let reach = if far > 0.0 { (first - far, third + far) } else { (f64::MIN, f64::MAX) };
+        let mut inside = column.iter().copied().filter(|v| (reach.0..=reach.1).contains(v));
+        let lo = inside.next().unwrap_or(first);
+        let hi = inside.next_back().unwrap_or(lo);
         let margin = if hi > lo { 0.05 * (hi - lo) } else { 1.0 };
-        (lo - margin, hi + margin)
+        ((lo - margin, hi + margin), reach)
     };
-    (0..dim).map(range).collect()
+    (0..dim).map(range).unzip()
 }
 
 /// Rejects a warm-up row that the grid will not cover, where that can be known: where the grid lies must not
@@ -201,7 +230,8 @@ pub(crate) fn growth_limit(settings: &Settings, lattice: &Lattice) -> usize {
 /// The grid on [−1, 1] for each coordinate.
 pub(crate) fn lattice(settings: &Settings, input_dim: usize) -> Result<Lattice> {
     let outputs = settings.axes(input_dim);
-    let points: Vec<usize> = (0..outputs).map(|k| settings.grid[k.min(settings.grid.len() - 1)]).collect();
+    let grid = settings.first_grid(input_dim);
+    let points: Vec<usize> = (0..outputs).map(|k| grid[k.min(grid.len() - 1)]).collect();
     Ok(Lattice::from(Grid::covering(&vec![(-1.0, 1.0); outputs], &points)?))
 }
 
@@ -273,6 +303,42 @@ fn features(
     Ok((warm, choice, lattice))
 }
 
+/// The grid of scaled columns that the rows lead to.
+fn one_grid(
+    rows: &Rows,
+    settings: &Settings,
+    lattice: Lattice,
+    hyper: &Hyperparameters,
+) -> Result<FittedGrid> {
+    let (rows, grown) = on_grid(rows, settings, lattice)?;
+    let axes = grown.grids()[0].axes();
+    let is_found = settings.finds_grid(axes.len());
+    // On a line thousands of points are cheap.
+    let coarse = if axes.len() == 1 { grown.clone() } else { grown.coarse(WARM_UP_POINTS)? };
+    let given = coarse.grids()[0].axes().iter().map(|axis| axis.points()).collect();
+    let search = GridSearch {
+        rows: &rows,
+        range: axes.iter().map(|axis| (axis.lo(), axis.hi())).collect(),
+        kernel: &hyper.kernels[0],
+        is_raced: settings.kernel.is_none(),
+        points: (!is_found).then_some(given),
+        budget: settings.max_grid_points.min((2 * rows.len()).max(LEAST_BUDGET)),
+        known_noise: (settings.noise == NoiseModel::Known).then_some(hyper.noise),
+        space: &|hyper| settings.hyper_space(hyper),
+        engine: &settings.engine,
+        tolerance: settings.tolerance(),
+    };
+    let fitted = search.run()?;
+    if is_found {
+        return Ok(fitted);
+    }
+    let space = with_floors(fitted.space, &grown.grids()[0]);
+    Ok(FittedGrid { lattice: grown, space, ..fitted })
+}
+
+/// A grid that is found may have as many points, however few rows there are.
+const LEAST_BUDGET: usize = 1024;
+
 /// Warm-up rows in the coordinates of a grid that does not cover all of them: the grid grows, or they are left
 /// out, as the policy says.
 fn on_grid(rows: &Rows, settings: &Settings, mut lattice: Lattice) -> Result<(Rows, Lattice)> {
@@ -321,7 +387,7 @@ fn additive(rows: &Rows, settings: &Settings, noise: f64, contrast: bool) -> Res
         rows,
         columns: &columns,
         directions,
-        points: settings.grid[0],
+        points: settings.first_grid(columns.len())[0],
         inducing: settings.inducing(),
         rank_budget: settings.rank_budget,
         // What few rows do not show yet, more rows may.
@@ -342,6 +408,7 @@ pub(crate) fn process(settings: &Settings, lattice: &Lattice, hyper: &Hyperparam
         .off_grid(settings.off_grid)
         .max_grid_points(growth_limit(settings, lattice))
         .engine(settings.engine.clone())
+        .is_frugal(settings.features == Features::Identity)
         .rank_tolerance(settings.tolerance());
     let builder = lattice.grids().iter().fold(builder, |builder, grid| builder.grid(grid.clone()));
     let builder =

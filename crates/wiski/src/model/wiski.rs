@@ -634,7 +634,8 @@ fn is_exact(stats: &Stats) -> bool {
 
 /// What a posterior of the model is computed from.
 fn given<'a>(settings: &WiskiBuilder, stats: &'a Stats, kernels: &'a [Kernel], noise: f64) -> Given<'a> {
-    Given { stats, kernels, noise, rank_tolerance: settings.rank_tolerance }
+    let WiskiBuilder { rank_tolerance, is_frugal, .. } = *settings;
+    Given { stats, kernels, noise, rank_tolerance, is_frugal }
 }
 
 impl OnlineGp for Wiski {

@@ -11,7 +11,7 @@
 //! drops what is learned from, and with few rows it keeps thousands of directions that nobody has looked at.
 //!
 //! The cut-off that a model asks for is therefore lowered until n v₂ ≤ 10⁻⁶ σ² (as far as rounding lets it). And only
-//! where speed is wanted and more than a thousand directions are left, which cost their cube, it is raised, but no further than
+//! where speed is wanted, since a row costs p² and a refit p³, it is raised, but no further than
 //! n v₂ ≤ 10⁻² σ² and v₂ ≤ 10⁻⁴ of the prior variance. Variances then miss at most 10⁻² σ²/n near the data, a small
 //! part of what n rows leave, and a ten thousandth where nothing was seen; the log evidence misses 0.005.
 
@@ -29,9 +29,6 @@ const LITTLE: f64 = 1e-2;
 /// The largest share of the prior variance that is given up for the sake of speed.
 const UNSEEN: f64 = 1e-4;
 
-/// From this rank on a smaller one is looked for.
-const LARGE_RANK: usize = 1000;
-
 /// No cut-off below it tells eigenvalues from rounding.
 const ROUNDING: f64 = 1e-16;
 
@@ -41,9 +38,9 @@ impl Prior {
         self.tolerance
     }
 
-    /// This prior with the cut-off that fits data of the given precision Σ 1/(σ²d_i), raised for the sake of speed only if
-    /// `is_fast`.
-    pub(crate) fn adapted(self, precision: impl FnOnce() -> f64, is_fast: bool) -> Self {
+    /// This prior with the cut-off that fits data of the given precision Σ 1/(σ²d_i), raised for the sake of speed while the
+    /// rank is above `enough`.
+    pub(crate) fn adapted(self, precision: impl FnOnce() -> f64, enough: Option<usize>) -> Self {
         if self.tolerance > EXACT {
             return self;
         }
@@ -52,7 +49,7 @@ impl Prior {
         while precision * prior.dropped_variance() > NOTHING && prior.tolerance > ROUNDING {
             prior = prior.recut(0.1 * prior.tolerance);
         }
-        while is_fast && prior.rank > LARGE_RANK {
+        while enough.is_some_and(|enough| prior.rank > enough) {
             let fewer = prior.recut(2.0 * prior.tolerance);
             let dropped = fewer.dropped_variance();
             if precision * dropped > LITTLE || dropped > UNSEEN * variance {
@@ -110,27 +107,28 @@ mod tests {
     #[test]
     fn a_cut_off_follows_the_data_within_its_bounds() {
         // Few rows: nothing is changed.
-        assert_eq!(prior(&[16, 16], 1.0, 1e-12).adapted(|| 10.0, true).tolerance(), 1e-12);
+        assert_eq!(prior(&[16, 16], 1.0, 1e-12).adapted(|| 10.0, Some(1000)).tolerance(), 1e-12);
         // Many, and little noise: more directions, until they make no difference.
         let (plain, exact) =
-            (prior(&[16, 16], 1.0, 1e-12), prior(&[16, 16], 1.0, 1e-12).adapted(|| 1e7, true));
+            (prior(&[16, 16], 1.0, 1e-12), prior(&[16, 16], 1.0, 1e-12).adapted(|| 1e7, Some(1000)));
         assert!(exact.rank() > plain.rank() && 1e7 * exact.dropped_variance() <= 1e-6);
         assert!(1e7 * plain.dropped_variance() > 1e-6);
         // A rank whose cube would be felt: fewer, if the data have not looked there.
-        let (plain, fewer) = (prior(&[7; 4], 1.0, 1e-12), prior(&[7; 4], 1.0, 1e-12).adapted(|| 1e3, true));
+        let (plain, fewer) =
+            (prior(&[7; 4], 1.0, 1e-12), prior(&[7; 4], 1.0, 1e-12).adapted(|| 1e3, Some(1000)));
         assert!(
             fewer.rank() < plain.rank() / 2 && 1e3 * fewer.dropped_variance() <= 1e-2,
             "{}",
             fewer.rank()
         );
         assert_eq!(fewer.components()[0].range(), 0..fewer.rank());
-        let all = prior(&[7; 4], 1.0, 1e-12).adapted(|| 1e3, false);
+        let all = prior(&[7; 4], 1.0, 1e-12).adapted(|| 1e3, None);
         assert_eq!(all.rank(), plain.rank(), "unless speed is not wanted");
         // But not at the price of the prior variance where nothing was seen.
         let short = prior(&[7; 4], 0.5, 1e-12).adapted(|| 0.0, true);
         assert!(short.rank() > 1000 && short.dropped_variance() <= 1e-4 * 1.7, "{}", short.rank());
         // What was asked for stays.
-        assert_eq!(prior(&[16, 16], 1.0, 1e-6).adapted(|| 1e9, true).tolerance(), 1e-6);
+        assert_eq!(prior(&[16, 16], 1.0, 1e-6).adapted(|| 1e9, Some(1000)).tolerance(), 1e-6);
     }
 
     #[test]
