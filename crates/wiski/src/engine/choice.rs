@@ -14,6 +14,9 @@ use crate::prior::Prior;
 /// Grids of at most this many points are never large: any p×p factorization is a matter of a second.
 const SMALL: usize = 2000;
 
+/// The same where every row counts: it costs p² by a factorization.
+const SMALL_FRUGAL: usize = 700;
+
 /// On a line, where a Matérn kernel has the rank of its grid and a sparse factorization costs next to nothing.
 const SMALL_LINE: usize = 400;
 
@@ -116,7 +119,8 @@ impl Engine {
                 }
                 let grid = &stats.lattice().grids()[0];
                 let is_chain = grid.dim() == 1 && kernels[0].markov_processes().is_some();
-                if stats.lattice().len() <= SMALL && !is_chain {
+                let small = if given.is_frugal { SMALL_FRUGAL } else { SMALL };
+                if stats.lattice().len() <= small && !is_chain {
                     return dense();
                 }
                 // The values of Matérn ½ alone are Markov; smoother ones need derivatives beside them, and pay on a
@@ -136,7 +140,7 @@ impl Engine {
                 // On Matérn ½ the rank is the number of points.
                 if roughness != Some(true) {
                     let prior = self.prior(given)?;
-                    if is_dense_cheaper(grid, prior.rank()) {
+                    if prior.rank() <= small || !given.is_frugal && is_dense_cheaper(grid, prior.rank()) {
                         return Ok(Chosen::Dense(prior));
                     }
                 }

@@ -32,11 +32,19 @@ const FEWEST: [usize; 4] = [32, 16, 10, 7];
 /// A length-scale is at least so many spacings: what is shorter shows on no grid point but its own.
 const FLOOR: f64 = 0.7;
 
-/// An RBF is not tried where its rank, about 1.5 width/ℓ on each axis, is beyond this.
-const MOST_RANK: f64 = 400.0;
+/// An RBF is not tried where its rank, about 1.5 width/ℓ on each axis or more, is beyond this: on a line, where Matérn
+/// kernels cost next to nothing, and elsewhere.
+const MOST_RANK: [f64; 2] = [120.0, 400.0];
 
 /// A more complicated candidate has to be better by so many nats.
 const TIE: f64 = 1.0;
+
+/// Candidates have at most so many points, but on a line: hyperparameters do not depend much on the grid, and the winner
+/// gets a finer one.
+const RACED_POINTS: usize = 2500;
+
+/// A kernel with neither a small rank nor a sparse engine has at most so many points: a row costs their square.
+const DENSE_POINTS: usize = 700;
 
 /// How often a finer grid is tried.
 const REFINEMENTS: usize = 4;
@@ -108,111 +116,116 @@ impl GridSearch<'_> {
         if self.is_raced {
             best = self.raced(&first)?;
         }
-        let mut best = self.fit(&best.hyper, &self.shape(&best), &long())?;
-        // Where there is little noise the rows can tell an interpolation from what is interpolated.
+        let best = self.refined(self.fit(&best.hyper, &self.shape(&best), &long())?)?;
+        // What is rough in the plane asks for more points than it can have unless it is as rough as can be.
+        let kernel = &best.hyper.kernels[0];
+        let is_short = self.most_points(kernel, true) < self.budget
+            && !self.is_affordable(kernel, &self.wanted_points(kernel));
+        if self.is_raced && is_short {
+            let kernel = self.of_family(Family::Matern12)?.scaled(kernel.variance() / self.variance());
+            let kernel = with_lengthscales(&kernel, &lengthscales(&best.hyper.kernels[0]))?;
+            let start = Hyperparameters { kernels: vec![kernel], noise: best.hyper.noise };
+            if let Ok(rough) = self.followed(&start).and_then(|fit| self.refined(fit))
+                && is_better(&rough, Some(&best))
+            {
+                return Ok(rough);
+            }
+        }
+        Ok(best)
+    }
+
+    /// The same on the finest grid that the rows are more likely on: what is rough asks for all that it can get; and where
+    /// there is little noise, rows can tell an interpolation from what is interpolated.
+    fn refined(&self, mut best: FittedGrid) -> Result<FittedGrid> {
         for _ in 0..REFINEMENTS {
-            let finer: Vec<usize> = self.shape(&best).iter().map(|&points| points * 4 / 3).collect();
-            if self.points.is_some() || !self.is_affordable(&finer) {
+            let (has, wants) = (self.shape(&best), self.wanted_points(&best.hyper.kernels[0]));
+            let finer = |(&has, &wants): (&usize, &usize)| (has * 4 / 3).max(wants.min(has * 8 / 5));
+            let finer: Vec<usize> = has.iter().zip(&wants).map(finer).collect();
+            let most = self.most_points(&best.hyper.kernels[0], true);
+            if self.points.is_some() || !within(&finer, most) {
                 break;
             }
-            match self.fit(&best.hyper, &finer, &short()) {
-                Ok(fit) if fit.evidence > best.evidence + TIE => best = fit,
+            match self.fit(&best.hyper, &finer, &fewest()) {
+                Ok(fit) if is_better(&fit, Some(&best)) => best = fit,
                 _ => break,
             }
         }
         Ok(best)
     }
 
-    /// The best of fits from long to short length-scales.
+    /// The best of fits from long to short length-scales: all that the budget allows, since a trend that explains nearly
+    /// everything may hide a season.
     fn longest_to_shortest(&self) -> Result<FittedGrid> {
+        let d = self.range.len();
+        // On a line the sparse engine makes thousands of points of a Matérn kernel cheap.
+        let kernel =
+            if self.is_raced && d == 1 { self.of_family(Family::Matern32)? } else { self.kernel.clone() };
         let mut best: Option<FittedGrid> = None;
-        let mut failure = None;
-        let mut behind = 0;
+        let mut failure = Error::Unsupported { operation: "search", reason: "no start could be fitted" };
         for start in STARTS {
-            let mut kernel = self.kernel.clone();
-            if self.is_raced && self.range.len() == 1 {
-                // On a line the sparse engine makes thousands of points of a Matérn kernel cheap.
-                kernel = self.of_family(Family::Matern32)?;
-            }
-            let kernel = with_lengthscales(&kernel, &vec![start; self.range.len()])?;
-            let wanted = self.wanted_points(&kernel);
-            if best.is_some() && !self.is_affordable(&wanted) {
+            let kernel = with_lengthscales(&kernel, &vec![start; d])?;
+            if best.is_some()
+                && !(self.is_affordable(&kernel, &self.wanted_points(&kernel)) && self.has_rank(&kernel))
+            {
                 break;
             }
             let hyper = Hyperparameters { kernels: vec![kernel], noise: self.start_noise() };
-            match self.followed(&hyper, &short()) {
-                Err(error) => failure = Some(error),
-                Ok(fit) => {
-                    let is_better = best.as_ref().is_none_or(|b| fit.evidence > b.evidence + TIE);
-                    behind = if is_better { 0 } else { behind + 1 };
-                    // What is found with a signal in it, and not bettered twice, is taken.
-                    let has_signal = |fit: &FittedGrid| fit.hyper.noise < 0.5 * self.variance();
-                    if is_better {
-                        best = Some(fit);
-                    } else if behind >= 2 && best.as_ref().is_some_and(has_signal) {
-                        break;
-                    }
-                }
-            }
-            if self.points.is_some() && behind >= 1 {
-                break;
+            match self.followed(&hyper) {
+                Err(error) => failure = error,
+                Ok(fit) if is_better(&fit, best.as_ref()) => best = Some(fit),
+                // On a grid that is given, a shorter start is no finer.
+                Ok(_) if self.points.is_some() => break,
+                Ok(_) => {}
             }
         }
-        let none = Error::Unsupported { operation: "search", reason: "no start could be fitted" };
-        best.ok_or(failure.unwrap_or(none))
+        best.ok_or(failure)
     }
 
-    /// The best of all kernels, each from where the first fit ended.
+    /// The best of all kernels, each from where the first fit ended. They come in the order of their roughness, and once
+    /// a rougher one is worse, those that are rougher still are too.
     fn raced(&self, first: &FittedGrid) -> Result<FittedGrid> {
         let mut best: Option<FittedGrid> = None;
         let found = lengthscales(&first.hyper.kernels[0]);
+        let variance = first.hyper.kernels[0].variance();
         for family in FAMILIES {
-            let variance = first.hyper.kernels[0].variance();
-            let kernel =
-                with_lengthscales(&self.of_family(family)?.scaled(variance / self.variance()), &found)?;
+            let kernel = self.of_family(family)?.scaled(variance / self.variance());
+            let kernel = with_lengthscales(&kernel, &found)?;
+            if !self.has_rank(&kernel) {
+                continue;
+            }
             let hyper = Hyperparameters { kernels: vec![kernel], noise: first.hyper.noise };
-            // One that fails is no candidate.
-            if let Ok(fit) = self.followed(&hyper, &short())
-                && best.as_ref().is_none_or(|b| fit.evidence > b.evidence + TIE)
-            {
-                best = Some(fit);
+            // One that fails is no candidate, nor is one that would have needed a finer grid than it can have.
+            match self.followed(&hyper) {
+                Ok(fit) if !self.has_rank(&fit.hyper.kernels[0]) => {}
+                Ok(fit) if is_better(&fit, best.as_ref()) => best = Some(fit),
+                Ok(_) => break,
+                Err(_) => {}
             }
         }
         Ok(best.unwrap_or_else(|| first.clone()))
     }
 
-    /// A fit, followed to the grid that its length-scales ask for.
-    fn followed(&self, start: &Hyperparameters, optimizer: &LbfgsB) -> Result<FittedGrid> {
-        self.check_rank(&start.kernels[0])?;
-        let mut fit = self.fit(start, &self.affordable(&self.wanted_points(&start.kernels[0])), optimizer)?;
+    /// A fit, followed to the grid that its length-scales ask for, if it can have that.
+    fn followed(&self, start: &Hyperparameters) -> Result<FittedGrid> {
+        let mut fit = self.fit(start, &self.affordable(&start.kernels[0]), &short())?;
         for _ in 0..REGRIDS {
-            let (has, wants) =
-                (self.shape(&fit), self.affordable(&self.wanted_points(&fit.hyper.kernels[0])));
-            let is_right = |(&has, &wants): (&usize, &usize)| {
-                let ratio = wants as f64 / has as f64;
-                (0.6..=1.3).contains(&ratio)
-            };
-            if has.iter().zip(&wants).all(is_right) {
+            let (has, wants) = (self.shape(&fit), self.affordable(&fit.hyper.kernels[0]));
+            let is_right =
+                |(&has, &wants): (&usize, &usize)| (0.6..=1.3).contains(&(wants as f64 / has as f64));
+            if has.iter().zip(&wants).all(is_right) || !self.has_rank(&fit.hyper.kernels[0]) {
                 break;
             }
-            self.check_rank(&fit.hyper.kernels[0])?;
-            fit = self.fit(&fit.hyper, &wants, optimizer)?;
+            fit = self.fit(&fit.hyper, &wants, &short())?;
         }
         Ok(fit)
     }
 
-    /// Rejects a smooth kernel whose rank no refit could afford; rough ones have engines of their own.
-    fn check_rank(&self, kernel: &Kernel) -> Result<()> {
-        let scales = lengthscales(kernel);
-        let rank: f64 =
-            self.range.iter().zip(scales).map(|((lo, hi), l)| 1.0 + 1.5 * (hi - lo) / l).product();
-        if self.is_raced && kernel.markov_processes().is_none() && rank > MOST_RANK {
-            return Err(Error::Unsupported {
-                operation: "search",
-                reason: "a smooth kernel has too large a rank",
-            });
-        }
-        Ok(())
+    /// Whether the rank of a smooth kernel is one that refits can afford; rough ones have engines of their own.
+    fn has_rank(&self, kernel: &Kernel) -> bool {
+        let on_axis = |((lo, hi), l): (&(f64, f64), f64)| 1.0 + 1.5 * (hi - lo) / l;
+        let rank: f64 = self.range.iter().zip(lengthscales(kernel)).map(on_axis).product();
+        let most = MOST_RANK[usize::from(self.range.len() > 1)];
+        !self.is_raced || kernel.markov_processes().is_some() || rank <= most
     }
 
     /// Hyperparameters fitted on a grid of the given points.
@@ -277,15 +290,26 @@ impl GridSearch<'_> {
         self.range.iter().zip(lengthscales(kernel)).map(on_axis).collect()
     }
 
-    fn is_affordable(&self, points: &[usize]) -> bool {
-        self.points.is_some() || points.iter().map(|&p| p as f64).product::<f64>() <= self.budget as f64
+    /// The most points that a grid for this kernel may have, as a candidate or as the winner. Matérn ½, and any Matérn on
+    /// a line, has a sparse engine, and a smooth kernel a small rank; the others have a rank of as many as there are points.
+    fn most_points(&self, kernel: &Kernel, is_winner: bool) -> usize {
+        let is_sparse = |all: Vec<(usize, f64)>| all.len() == 1 || all.iter().all(|&(states, _)| states == 1);
+        match kernel.markov_processes().map(is_sparse) {
+            Some(false) => self.budget.min(DENSE_POINTS),
+            _ if is_winner || self.range.len() == 1 => self.budget,
+            _ => self.budget.min(RACED_POINTS),
+        }
     }
 
-    /// Points on each axis within the budget: the axes with most of them give way.
-    fn affordable(&self, points: &[usize]) -> Vec<usize> {
-        let mut points = points.to_vec();
+    fn is_affordable(&self, kernel: &Kernel, points: &[usize]) -> bool {
+        self.points.is_some() || within(points, self.most_points(kernel, false))
+    }
+
+    /// The points on each axis that the kernel asks for, within what it may have: the axes with most of them give way.
+    fn affordable(&self, kernel: &Kernel) -> Vec<usize> {
+        let mut points = self.wanted_points(kernel);
         let fewest = FEWEST[points.len().clamp(1, FEWEST.len()) - 1];
-        while !self.is_affordable(&points) {
+        while !self.is_affordable(kernel, &points) {
             let Some(most) = points.iter_mut().max() else { break };
             if *most <= fewest {
                 break;
@@ -304,6 +328,15 @@ pub(crate) fn with_floors(space: HyperSpace, grid: &Grid) -> HyperSpace {
     grid.axes().iter().map(|axis| axis.step()).enumerate().fold(space, floor)
 }
 
+fn within(points: &[usize], most: usize) -> bool {
+    points.iter().map(|&p| p as f64).product::<f64>() <= most as f64
+}
+
+/// Whether a fit is worth being more complicated than the best so far.
+fn is_better(fit: &FittedGrid, best: Option<&FittedGrid>) -> bool {
+    best.is_none_or(|best| fit.evidence > best.evidence + TIE)
+}
+
 /// The kernel with the given length-scale on each axis, wherever it has one.
 fn with_lengthscales(kernel: &Kernel, lengthscales: &[f64]) -> Result<Kernel> {
     let (names, mut values) = (kernel.parameter_names(), kernel.parameters());
@@ -319,6 +352,11 @@ fn with_lengthscales(kernel: &Kernel, lengthscales: &[f64]) -> Result<Kernel> {
 /// The optimizer of a candidate.
 fn short() -> LbfgsB {
     LbfgsB { max_evaluations: 20, relative_tolerance: 1e-5, first_step: 0.5, ..LbfgsB::default() }
+}
+
+/// The optimizer on a finer grid, where hyperparameters hardly change.
+fn fewest() -> LbfgsB {
+    LbfgsB { max_evaluations: 6, first_curvature: 0.5, ..short() }
 }
 
 /// The optimizer of the winner.

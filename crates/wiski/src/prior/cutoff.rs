@@ -50,7 +50,7 @@ impl Prior {
             prior = prior.recut(0.1 * prior.tolerance);
         }
         while enough.is_some_and(|enough| prior.rank > enough) {
-            let fewer = prior.recut(2.0 * prior.tolerance);
+            let fewer = prior.recut(8.0 * prior.tolerance);
             let dropped = fewer.dropped_variance();
             if precision * dropped > LITTLE || dropped > UNSEEN * variance {
                 break;
