@@ -125,7 +125,7 @@ mod tests {
         let all = prior(&[7; 4], 1.0, 1e-12).adapted(|| 1e3, None);
         assert_eq!(all.rank(), plain.rank(), "unless speed is not wanted");
         // But not at the price of the prior variance where nothing was seen.
-        let short = prior(&[7; 4], 0.5, 1e-12).adapted(|| 0.0, true);
+        let short = prior(&[7; 4], 0.5, 1e-12).adapted(|| 0.0, Some(1000));
         assert!(short.rank() > 1000 && short.dropped_variance() <= 1e-4 * 1.7, "{}", short.rank());
         // What was asked for stays.
         assert_eq!(prior(&[16, 16], 1.0, 1e-6).adapted(|| 1e9, Some(1000)).tolerance(), 1e-6);
