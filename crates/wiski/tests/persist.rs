@@ -564,3 +564,17 @@ fn links_permissions_and_devices_are_respected() {
     let error = persist::save(Path::new("/dev/null"), &stored(6)).unwrap_err().to_string();
     assert!(error.contains("/dev/null: is not a regular file"), "{error}");
 }
+
+/// Whoever handles an error can ask the operating system's own what kind it is.
+#[test]
+fn errors_of_the_operating_system_keep_their_source() {
+    use std::error::Error as _;
+    let error = persist::load::<OnlineRegressor>(Path::new("no/such/file.wiski")).unwrap_err();
+    assert!(error.to_string().starts_with("no/such/file.wiski: "), "{error}");
+    let Error::Io { source, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
+    let chain = std::iter::successors(error.source(), |cause| cause.source());
+    let found = chain.filter_map(|cause| cause.downcast_ref::<std::io::Error>()).next();
+    assert_eq!(found.map(std::io::Error::kind), Some(std::io::ErrorKind::NotFound));
+    assert_eq!(error, error.clone());
+}

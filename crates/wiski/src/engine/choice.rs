@@ -64,8 +64,13 @@ impl Engine {
         match self.choose(given, before)? {
             Chosen::InSteps(posterior) => Ok((posterior.evidence(given.stats, given.kernels)?, posterior)),
             Chosen::Dense(prior) => {
-                let (evidence, posterior) =
-                    Evidence::of_prior(given.stats, given.kernels, Arc::new(prior), given.noise, pool)?;
+                let (stats, kernels, prior) = (given.stats, given.kernels, Arc::new(prior));
+                let (evidence, posterior) = match given.prepared {
+                    Some(prepared) => {
+                        Evidence::of_prepared((stats, prepared), kernels, prior, given.noise, pool)?
+                    }
+                    None => Evidence::of_prior(stats, kernels, prior, given.noise, pool)?,
+                };
                 Ok((evidence, Box::new(posterior)))
             }
         }
@@ -80,7 +85,7 @@ impl Engine {
     }
 
     fn choose(&self, given: &Given, before: Option<&dyn GridPosterior>) -> Result<Chosen> {
-        let Given { stats, kernels, noise, rank_tolerance } = *given;
+        let Given { stats, kernels, noise, rank_tolerance, .. } = *given;
         length("kernels", stats.lattice().blocks(), kernels.len())?;
         let dense = || Ok(Chosen::Dense(self.prior(given)?));
         let sparse = || Ok(Chosen::InSteps(Box::new(SparsePosterior::new(stats, &kernels[0], noise)?)));

@@ -28,7 +28,7 @@ use crate::pool::Pool;
 use crate::posterior::{
     Drift, FunctionSample, Posterior, Prediction, PredictionGradient, Predictor, Workspace,
 };
-use crate::stats::Stats;
+use crate::stats::{Prepared, Stats};
 
 /// How posteriors are computed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -86,6 +86,8 @@ pub struct Given<'a> {
     pub noise: f64,
     /// Prior eigenvalues below this share of the largest are dropped.
     pub rank_tolerance: f64,
+    /// What other evaluations with the same statistics have prepared.
+    pub(crate) prepared: Option<&'a Prepared>,
 }
 
 /// The posterior of the grid values, by any engine.

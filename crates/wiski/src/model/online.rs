@@ -136,14 +136,13 @@ impl<T: Task> Online<T> {
         }
     }
 
-    /// Rejects parts that do not fit together; publishes.
+    /// Rejects parts that do not fit together.
     pub(crate) fn restore(&mut self) -> Result<()> {
         self.settings.check(self.input_dim)?;
         length("rows in memory", self.memory.len() * self.input_dim, self.memory.rows.x.len())?;
         if let Some(learner) = &self.learner {
             length("columns", self.input_dim, learner.encoder().input_dim())?;
         }
-        self.publish();
         Ok(())
     }
 
@@ -274,7 +273,7 @@ impl<T: Task> Online<T> {
         let learner = task.start(&self.memory, &self.settings, self.input_dim)?;
         let refits = self.learner.as_ref().map_or(0, |before| before.refits() + 1);
         (self.task, self.learner) = (task, Some(Box::new(learner.after_refits(refits))));
-        self.publish();
+        self.publish_to_readers();
         Ok(())
     }
 
@@ -313,7 +312,7 @@ impl<T: Task> Online<T> {
             // Tried again when it is due the next time, not with every row.
             learner.postpone_refit();
         }
-        self.publish();
+        self.publish_to_readers();
         refitted
     }
 
@@ -391,7 +390,6 @@ impl<T: Task> Online<T> {
         }
         learner.observe_batch(&h, &targets)?;
         y.iter().for_each(|&y| new.task.observed(y));
-        new.publish();
         Ok(new)
     }
 
@@ -402,7 +400,18 @@ impl<T: Task> Online<T> {
     }
 
     pub(crate) fn reader(&self) -> Reader<T::Snapshot> {
+        if !self.published.has_readers() {
+            // Nothing was published for nobody.
+            self.publish();
+        }
         self.published.reader()
+    }
+
+    /// Publishes the present state if there are readers: an image can take longer than a refit.
+    pub(crate) fn publish_to_readers(&self) {
+        if self.published.has_readers() {
+            self.publish();
+        }
     }
 
     /// Publishes the present state to all readers.

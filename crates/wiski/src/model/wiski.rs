@@ -250,13 +250,18 @@ impl Wiski {
     pub fn refit(&mut self, space: &HyperSpace, optimizer: &LbfgsB) -> Result<Minimum> {
         let (start, stats, settings) = (self.hyperparameters(), &self.stats, &self.settings);
         let (pool, posterior) = (&mut self.pool, &*self.posterior);
+        // Evaluations of the dense engine share what they read of A.
+        let prepared = posterior.in_coordinates().is_ok().then(|| stats.prepared());
         let refitted = space.refit_with(
             stats.count(),
             &start,
             optimizer,
             |hyper, best, spare: Option<Box<dyn GridPosterior>>| {
                 spare.into_iter().for_each(|posterior| posterior.recycle(pool));
-                let given = given(settings, stats, &hyper.kernels, hyper.noise);
+                let given = Given {
+                    prepared: prepared.as_ref(),
+                    ..given(settings, stats, &hyper.kernels, hyper.noise)
+                };
                 // An iterative engine starts each evaluation where the best one ended.
                 settings.engine.evidence(&given, Some(best.map_or(posterior, |best| &**best)), pool)
             },
@@ -634,7 +639,7 @@ fn is_exact(stats: &Stats) -> bool {
 
 /// What a posterior of the model is computed from.
 fn given<'a>(settings: &WiskiBuilder, stats: &'a Stats, kernels: &'a [Kernel], noise: f64) -> Given<'a> {
-    Given { stats, kernels, noise, rank_tolerance: settings.rank_tolerance }
+    Given { stats, kernels, noise, rank_tolerance: settings.rank_tolerance, prepared: None }
 }
 
 impl OnlineGp for Wiski {

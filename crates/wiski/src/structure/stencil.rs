@@ -275,18 +275,27 @@ impl StencilMatrix {
     /// The sums of all entries by their distance on each axis: `sums[l₁·4^{d−1} + … + l_d]` for lags 0 … 3.
     pub(crate) fn lag_sums(&self) -> Vec<f64> {
         let d = self.shape.len();
-        let mut sums = vec![0.0; 1 << (2 * d)];
-        let offsets = leading_offsets(d - 1);
+        let mut by_offset = vec![0.0; self.width];
         for point in self.data.chunks_exact(self.width) {
-            for (offset, entries) in offsets.iter().zip(point.chunks_exact(SPAN)) {
-                let lead = offset.iter().fold(0, |place, o| 4 * place + o.unsigned_abs());
-                let times = if offset.first().is_some_and(|&o| o > 0) { 2.0 } else { 1.0 };
-                for (c, &entry) in entries.iter().enumerate() {
-                    sums[4 * lead + c.abs_diff(3)] += times * entry;
-                }
+            by_offset.iter_mut().zip(point).for_each(|(sum, entry)| *sum += entry);
+        }
+        let mut sums = vec![0.0; 1 << (2 * d)];
+        for (offset, entries) in leading_offsets(d - 1).iter().zip(by_offset.chunks_exact(SPAN)) {
+            let lead = offset.iter().fold(0, |place, o| 4 * place + o.unsigned_abs());
+            let times = if offset.first().is_some_and(|&o| o > 0) { 2.0 } else { 1.0 };
+            for (c, &entry) in entries.iter().enumerate() {
+                sums[4 * lead + c.abs_diff(3)] += times * entry;
             }
         }
         sums
+    }
+
+    /// A_ii for all grid points.
+    pub(crate) fn diagonal(&self) -> Vec<f64> {
+        // Offset zero on every axis: the first axis begins there, the others at −3.
+        let zero: Vec<isize> = vec![0; self.shape.len() - 1];
+        let at = leading_place(&zero).unwrap_or(0) + 3;
+        self.data.chunks_exact(self.width).map(|point| point[at]).collect()
     }
 
     /// ⟨A, B⟩ = Σ_ij A_ij B_ij for a matrix of the same shape, of which entries beyond the border do not count as

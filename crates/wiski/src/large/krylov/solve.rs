@@ -42,19 +42,6 @@ fn combine(a: &[f64], x: &mut [f64], b: &[f64], y: &[f64]) {
     }
 }
 
-/// Columns one after the other, from rows one after the other, or back: the transpose.
-pub(super) fn transpose(x: &[f64], columns: usize, out: &mut [f64]) {
-    let rows = x.len() / columns;
-    // In strips of rows that stay in the first cache while every column is written.
-    for first in (0..rows).step_by(64) {
-        for j in 0..columns {
-            for i in first..(first + 64).min(rows) {
-                out[j * rows + i] = x[i * columns + j];
-            }
-        }
-    }
-}
-
 impl System<'_> {
     /// B X. Blocks hold one column after the other: so the products along the axes are few and large.
     pub(super) fn expand(&self, x: &[f64], columns: usize, pool: &mut Pool) -> Vec<f64> {

@@ -22,6 +22,7 @@ use crate::pool::Pool;
 use crate::prior::contract;
 use crate::simd::LANES;
 use crate::structure::{BlockMatrix, StencilMatrix};
+use crate::threads;
 
 /// How many points the variances are checked at.
 const CHECKED: usize = 2 * LANES;
@@ -132,20 +133,11 @@ fn add_remainder(posterior: &KrylovPosterior, system: &System, stencil: &mut Ste
     };
     let blocks: Vec<&[Vec<usize>]> = members.chunks(LANES).collect();
     for pair in blocks.chunks(2) {
-        match pair {
-            [first, second] if accuracy.two_threads => {
-                let (one, two) = std::thread::scope(|scope| {
-                    let other = scope.spawn(|| columns_of(second));
-                    let one = columns_of(first);
-                    (one, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                });
-                add(first, &one?);
-                add(second, &two?);
-            }
-            _ => {
-                pair.iter().try_for_each(|colors| columns_of(colors).map(|columns| add(colors, &columns)))?
-            }
-        }
+        let [first, second] = [pair[0], pair.get(1).copied().unwrap_or_default()];
+        let rest = || if second.is_empty() { Ok(Vec::new()) } else { columns_of(second) };
+        let (one, two) = threads::join(accuracy.two_threads, || columns_of(first), rest);
+        add(first, &one?);
+        add(second, &two?);
     }
     Ok(())
 }
