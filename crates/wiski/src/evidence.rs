@@ -401,7 +401,7 @@ mod tests {
     /// Few rows on many axes: by the thin root of A, and by its stencil.
     #[test]
     fn a_thin_root_gives_the_evidence_of_the_stencil() {
-        for (shape, n) in [(&[10, 9, 11][..], 60), (&[7, 8, 7, 7], 150)] {
+        for (shape, n) in [(&[10, 9, 11][..], 60), (&[7, 8, 7, 7], 150), (&[6, 6, 7, 6], 100)] {
             let d = shape.len();
             let mut stats = Stats::new(Grid::covering(&vec![(0.0, 1.0); d], shape).unwrap());
             for i in 0..n {

@@ -90,7 +90,7 @@ impl Engine {
         let dense = || Ok(Chosen::Dense(self.prior(given)?));
         let sparse = || Ok(Chosen::InSteps(Box::new(SparsePosterior::new(stats, &kernels[0], noise)?)));
         let krylov = |accuracy: &Accuracy| {
-            let start = before.and_then(|before| before.start());
+            let start = before.and_then(|before| before.iterated()).map(KrylovPosterior::alpha);
             let posterior = KrylovPosterior::starting_from(stats, &kernels[0], noise, accuracy, start)?;
             Ok(Chosen::InSteps(Box::new(posterior)))
         };

@@ -21,9 +21,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::evidence::Evidence;
 use crate::kernel::Kernel;
-use crate::large::Accuracy;
 #[cfg(doc)]
-use crate::large::{KrylovPosterior, SparsePosterior};
+use crate::large::SparsePosterior;
+use crate::large::{Accuracy, KrylovPosterior};
 use crate::pool::Pool;
 use crate::posterior::{
     Drift, FunctionSample, Posterior, Prediction, PredictionGradient, Predictor, Workspace,
@@ -161,10 +161,19 @@ pub trait GridPosterior: fmt::Debug + Send + Sync {
     }
 
     /// How many rows of a stream of n the statistics may have that the posterior has not: none, if every row is
-    /// conditioned on as it comes; else a quarter, so that the work for all posteriors along the stream is a few times
+    /// conditioned on as it comes; else a tenth, so that the work for all posteriors along the stream is some ten times
     /// that of the last.
     fn may_lag(&self, count: f64) -> usize {
-        ((count / 4.0) as usize).max(16)
+        ((count / 10.0) as usize).max(16)
+    }
+
+    /// Along a stream: takes the variances from the posterior of `rows` rows earlier, where computing them anew would take
+    /// longer than everything else.
+    fn keep_variances(&mut self, _before: &dyn GridPosterior, _stats: &Stats, _rows: usize) {}
+
+    /// Whether its answers are those of all rows that it was computed from: not if it has kept earlier variances.
+    fn is_current(&self) -> bool {
+        true
     }
 
     /// The posterior for targets in another unit, when the statistics and the scales of kernels and noise have
@@ -178,8 +187,8 @@ pub trait GridPosterior: fmt::Debug + Send + Sync {
         None
     }
 
-    /// α = K⁻¹a for the mean a of the grid values, where an iteration for other hyperparameters can begin.
-    fn start(&self) -> Option<&[f64]> {
+    /// The posterior of the iterative engine, where an iteration for other hyperparameters or later rows can begin.
+    fn iterated(&self) -> Option<&KrylovPosterior> {
         None
     }
 

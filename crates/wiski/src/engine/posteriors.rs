@@ -137,7 +137,17 @@ impl GridPosterior for KrylovPosterior {
     }
 
     fn predictor(&self, stats: &Stats) -> Result<Arc<Predictor>> {
-        self.image.get_or_init(|| Ok(Arc::new(KrylovPosterior::predictor(self, stats)?.0))).clone()
+        self.image(stats)
+    }
+
+    fn keep_variances(&mut self, before: &dyn GridPosterior, stats: &Stats, rows: usize) {
+        if let Some(before) = before.iterated() {
+            self.keep_image(before, stats, rows);
+        }
+    }
+
+    fn is_current(&self) -> bool {
+        KrylovPosterior::is_current(self)
     }
 
     fn sample(&self, stats: &Stats, rng: &mut dyn rand::Rng) -> Result<FunctionSample> {
@@ -152,8 +162,8 @@ impl GridPosterior for KrylovPosterior {
         Ok(KrylovPosterior::evidence(self, stats, &kernels[0])?.0)
     }
 
-    fn start(&self) -> Option<&[f64]> {
-        Some(self.alpha())
+    fn iterated(&self) -> Option<&KrylovPosterior> {
+        Some(self)
     }
 
     fn boxed(&self) -> Box<dyn GridPosterior> {

@@ -16,7 +16,7 @@ use super::Outcome;
 use super::learner::{Learner, RowTargets};
 use super::memory::Memory;
 use super::reader::{Published, Reader};
-use super::schedule::{Fading, brief, frugal, thorough};
+use super::schedule::{Fading, brief, coarse, frugal, thorough};
 use super::settings::Settings;
 use super::start;
 use crate::error::{Error, Result, finite, length, positive};
@@ -282,7 +282,11 @@ impl<T: Task> Online<T> {
         let Some(learner) = &self.learner else { return };
         if learner.is_refit_due(self.settings.schedule) {
             let count = learner.count();
-            let optimizer = if self.settings.is_additive() { frugal(count) } else { brief() };
+            let optimizer = match learner.first().follows_in_steps() {
+                true => coarse(),
+                false if self.settings.is_additive() => frugal(count),
+                false => brief(),
+            };
             self.failure = self.refit_with(&optimizer).err().or(self.failure.take());
         }
         let (rows, memory) = (self.memory.len(), self.settings.memory_rows(self.input_dim));

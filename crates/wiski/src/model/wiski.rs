@@ -191,10 +191,16 @@ impl Wiski {
     }
 
     /// Brings the posterior up to date with everything learned. On small grids it always is; on large ones it
-    /// follows when the data have grown by a quarter, so what [`OnlineGp::step`] predicts may lag behind.
-    /// [`OnlineGp::predict`] never does: it computes what is missing for itself, and the model stays as it is.
+    /// follows when the data have grown by a tenth (its variances, with conjugate gradients, by a quarter), so what
+    /// [`OnlineGp::step`] predicts may lag behind. [`OnlineGp::predict`] never does: it computes what is missing for
+    /// itself, and the model stays as it is.
     pub fn settle(&mut self) -> Result<()> {
-        if self.behind > 0 { self.refactorize() } else { Ok(()) }
+        if self.behind > 0 || !self.posterior.is_current() { self.refactorize() } else { Ok(()) }
+    }
+
+    /// Whether the grid is so large that the posterior follows the rows in steps.
+    pub(crate) fn follows_in_steps(&self) -> bool {
+        self.posterior.in_coordinates().is_err()
     }
 
     /// The kernels, one for each grid.
@@ -398,7 +404,7 @@ impl Wiski {
 
     /// The posterior of everything learned; on a large grid it may have to be computed first.
     fn current(&self) -> Result<&dyn GridPosterior> {
-        if self.behind == 0 {
+        if self.behind == 0 && self.posterior.is_current() {
             return Ok(&*self.posterior);
         }
         let computed = self.caught_up.get_or_init(|| self.posterior_of(&self.stats, &mut Pool::default()));
@@ -569,7 +575,16 @@ impl Wiski {
     /// rank may lose part of a row, so that even a posterior which could be conditioned on it follows at once.
     fn follow(&mut self) -> Result<()> {
         self.fall_behind();
-        if self.behind > self.posterior.may_lag(self.stats.count()) { self.refactorize() } else { Ok(()) }
+        if self.behind <= self.posterior.may_lag(self.stats.count()) {
+            return Ok(());
+        }
+        let mut pool = std::mem::take(&mut self.pool);
+        let posterior = self.posterior_of(&self.stats, &mut pool);
+        self.pool = pool;
+        let mut posterior = posterior?;
+        posterior.keep_variances(&*self.posterior, &self.stats, self.behind);
+        self.replace_posterior(posterior);
+        Ok(())
     }
 
     /// After so many conditioned rows, compares the posterior with the statistics.
