@@ -573,8 +573,11 @@ fn errors_of_the_operating_system_keep_their_source() {
     assert!(error.to_string().starts_with("no/such/file.wiski: "), "{error}");
     let Error::Io { source, .. } = &error else { panic!("{error:?}") };
     assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
-    let chain = std::iter::successors(error.source(), |cause| cause.source());
-    let found = chain.filter_map(|cause| cause.downcast_ref::<std::io::Error>()).next();
-    assert_eq!(found.map(std::io::Error::kind), Some(std::io::ErrorKind::NotFound));
+    let (mut cause, mut kind) = (error.source(), None);
+    while let Some(error) = cause {
+        kind = kind.or(error.downcast_ref().map(std::io::Error::kind));
+        cause = error.source();
+    }
+    assert_eq!(kind, Some(std::io::ErrorKind::NotFound));
     assert_eq!(error, error.clone());
 }

@@ -88,6 +88,8 @@ pub struct Given<'a> {
     pub rank_tolerance: f64,
     /// What other evaluations with the same statistics have prepared.
     pub(crate) prepared: Option<&'a Prepared>,
+    /// Whether an iterative engine that was not asked for may stop early: on the way of a search.
+    pub(crate) is_rough: bool,
 }
 
 /// The posterior of the grid values, by any engine.
@@ -165,6 +167,12 @@ pub trait GridPosterior: fmt::Debug + Send + Sync {
     /// that of the last.
     fn may_lag(&self, count: f64) -> usize {
         ((count / 10.0) as usize).max(16)
+    }
+
+    /// The growth of the number of rows that makes a refit worth its time, whatever the schedule: hyperparameters of
+    /// thousands of rows hardly change with a tenth more of them.
+    fn refit_ratio(&self) -> f64 {
+        1.0
     }
 
     /// Along a stream: takes the variances from the posterior of `rows` rows earlier, where computing them anew would take

@@ -140,6 +140,10 @@ impl GridPosterior for KrylovPosterior {
         self.image(stats)
     }
 
+    fn refit_ratio(&self) -> f64 {
+        2.0 // ten evaluations of up to a second
+    }
+
     fn keep_variances(&mut self, before: &dyn GridPosterior, stats: &Stats, rows: usize) {
         if let Some(before) = before.iterated() {
             self.keep_image(before, stats, rows);
@@ -174,6 +178,10 @@ impl GridPosterior for KrylovPosterior {
 impl GridPosterior for SparsePosterior {
     fn name(&self) -> &'static str {
         "sparse"
+    }
+
+    fn refit_ratio(&self) -> f64 {
+        1.25 // ten evaluations of up to a tenth of a second
     }
 
     fn rank(&self) -> usize {

@@ -22,15 +22,11 @@ impl Schedule {
     }
 }
 
-/// On a large grid, whose posterior follows the rows in steps, a refit takes seconds, and hyperparameters of thousands of
-/// rows hardly change with a tenth more of them: it is due with half as many more rows at the earliest.
-const LARGE_GRID: f64 = 1.5;
-
 impl Schedule {
-    /// The schedule of a model on a large grid.
-    pub(crate) fn on_large_grid(self) -> Self {
+    /// The schedule of a model whose engine makes refits worth it only with so many times as many rows.
+    pub(crate) fn with_ratio_above(self, least: f64) -> Self {
         match self {
-            Self::Geometric { ratio } => Self::Geometric { ratio: ratio.max(LARGE_GRID) },
+            Self::Geometric { ratio } => Self::Geometric { ratio: ratio.max(least) },
             other => other,
         }
     }

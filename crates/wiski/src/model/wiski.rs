@@ -191,11 +191,16 @@ impl Wiski {
     }
 
     /// Brings the posterior up to date with everything learned. On small grids it always is; on large ones it
-    /// follows when the data have grown by a tenth (its variances, with conjugate gradients, by a quarter), so what
+    /// follows when the data have grown by a tenth (its variances, with conjugate gradients, by three sevenths), so what
     /// [`OnlineGp::step`] predicts may lag behind. [`OnlineGp::predict`] never does: it computes what is missing for
     /// itself, and the model stays as it is.
     pub fn settle(&mut self) -> Result<()> {
         if self.behind > 0 || !self.posterior.is_current() { self.refactorize() } else { Ok(()) }
+    }
+
+    /// The growth of the number of rows that makes a refit worth its time.
+    pub(crate) fn refit_ratio(&self) -> f64 {
+        self.posterior.refit_ratio()
     }
 
     /// Whether the grid is so large that the posterior follows the rows in steps.
@@ -266,6 +271,7 @@ impl Wiski {
                 spare.into_iter().for_each(|posterior| posterior.recycle(pool));
                 let given = Given {
                     prepared: prepared.as_ref(),
+                    is_rough: true,
                     ..given(settings, stats, &hyper.kernels, hyper.noise)
                 };
                 // An iterative engine starts each evaluation where the best one ended.
@@ -275,6 +281,10 @@ impl Wiski {
         self.replace_posterior(refitted.posterior);
         self.kernels = refitted.hyper.kernels;
         self.settings.noise = refitted.hyper.noise;
+        if self.posterior.iterated().is_some() {
+            // A few more iterations from where the search ended.
+            self.refactorize()?;
+        }
         Ok(refitted.minimum)
     }
 
@@ -654,7 +664,7 @@ fn is_exact(stats: &Stats) -> bool {
 
 /// What a posterior of the model is computed from.
 fn given<'a>(settings: &WiskiBuilder, stats: &'a Stats, kernels: &'a [Kernel], noise: f64) -> Given<'a> {
-    Given { stats, kernels, noise, rank_tolerance: settings.rank_tolerance, prepared: None }
+    Given { stats, kernels, noise, rank_tolerance: settings.rank_tolerance, prepared: None, is_rough: false }
 }
 
 impl OnlineGp for Wiski {

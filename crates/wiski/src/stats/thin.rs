@@ -146,7 +146,7 @@ mod tests {
             let (mut largest, mut worst) = (0.0_f64, 0.0_f64);
             for i in (0..m).step_by(37) {
                 unit[i] = 1.0;
-                stats.multiply_few(&unit, 1, &mut column);
+                stats.apply(&unit, &mut column);
                 unit[i] = 0.0;
                 largest = largest.max(column[i]);
                 for j in 0..m {

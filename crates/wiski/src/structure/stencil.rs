@@ -36,6 +36,20 @@ pub struct StencilMatrix {
     data: Vec<f64>,
 }
 
+/// The entries of a matrix that are not zero, row by row, each with its column.
+#[derive(Debug, Clone)]
+pub(crate) struct SparseRows {
+    starts: Vec<u32>,
+    entries: Vec<(u32, f64)>,
+}
+
+impl SparseRows {
+    /// Y = A X for m rows of `stride` numbers, a multiple of the vector length. A row of Y is written once.
+    pub(crate) fn multiply(&self, x: &[f64], stride: usize, y: &mut [f64]) {
+        Arch::new().dispatch(SparseProduct { starts: &self.starts, entries: &self.entries, x, stride, y });
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct RowPair {
     first: u32,
@@ -145,7 +159,11 @@ impl StencilMatrix {
 
     /// Y = A X for m padded rows of `stride` numbers: 7^d m multiply-adds a column.
     pub(crate) fn multiply(&self, x: &[f64], stride: usize, y: &mut [f64]) {
-        // Both mirror images of every entry, sorted by row, so that a row of Y is written once.
+        self.sparse_rows().multiply(x, stride, y);
+    }
+
+    /// Both mirror images of every entry that is not zero, sorted by row: for products again and again.
+    pub(crate) fn sparse_rows(&self) -> SparseRows {
         let mut starts = vec![0u32; self.size + 1];
         self.for_each_image(|i, _, _| starts[i + 1] += 1);
         (0..self.size).for_each(|i| starts[i + 1] += starts[i]);
@@ -155,7 +173,7 @@ impl StencilMatrix {
             entries[next[i] as usize] = (j as u32, self.data[at]);
             next[i] += 1;
         });
-        Arch::new().dispatch(SparseProduct { starts: &starts, entries: &entries, x, stride, y });
+        SparseRows { starts, entries }
     }
 
     /// All stored offsets, in the order in which a grid point's numbers lie.
@@ -529,6 +547,9 @@ mod tests {
             let x: Vec<f64> = (0..m * stride).map(|i| (0.7 * i as f64).sin()).collect();
             let mut y = vec![f64::NAN; m * stride];
             a.multiply_few(&x, stride, &mut y);
+            let mut sorted = vec![f64::NAN; m * stride];
+            a.sparse_rows().multiply(&x, stride, &mut sorted);
+            assert!(y.iter().zip(&sorted).all(|(a, b)| (a - b).abs() < 1e-13));
             // A row has at most 343 entries; their sums err by that many roundings of numbers of size one.
             let close =
                 |a: f64, b: f64| assert!((a - b).abs() < 343.0 * f64::EPSILON * 10.0, "d = {d}: {a} {b}");

@@ -154,8 +154,8 @@ struct Image {
 }
 
 /// Along a stream variances are kept until they do not know this share of all rows. They fall in proportion to the rows at
-/// most, so they are too large by a quarter at most.
-const UNKNOWN: f64 = 0.2;
+/// most, so they are too large by three sevenths at most.
+const UNKNOWN: f64 = 0.3;
 
 /// ±1 with equal chances.
 fn sign(rng: &mut Xoshiro256PlusPlus) -> f64 {
@@ -193,7 +193,7 @@ impl KrylovPosterior {
         let mut beta = balanced.prior.project(stats.b(), 1, &mut pool);
         beta.iter_mut().for_each(|b| *b /= noise);
         let start = alpha.map(|alpha| balanced.prior.project(alpha, 1, &mut pool));
-        let system = System { prior: &balanced.prior, stats, noise, preconditioner: &preconditioner };
+        let system = System::new(&balanced.prior, stats, noise, &preconditioner);
         let limit = accuracy.max_iterations;
         let solution = system.solve(&beta, start, 1, accuracy.tolerance, limit, &mut pool)?;
         let mean = balanced.prior.expand(&solution.x, 1, &mut pool);
@@ -273,12 +273,7 @@ impl KrylovPosterior {
             let reason = "the posterior and the statistics live on different grids";
             return Err(Error::Unsupported { operation: "posterior", reason });
         }
-        Ok(System {
-            prior: &self.balanced.prior,
-            stats,
-            noise: self.noise,
-            preconditioner: &self.preconditioner,
-        })
+        Ok(System::new(&self.balanced.prior, stats, self.noise, &self.preconditioner))
     }
 
     /// The evidence with its gradient in every hyperparameter; `kernel` is the one the posterior was made with.
