@@ -141,7 +141,7 @@ impl GridPosterior for KrylovPosterior {
     }
 
     fn refit_ratio(&self) -> f64 {
-        2.0 // ten evaluations of up to a second
+        1.5 // five evaluations of up to a second, and an image of several
     }
 
     fn keep_variances(&mut self, before: &dyn GridPosterior, stats: &Stats, rows: usize) {
@@ -181,7 +181,7 @@ impl GridPosterior for SparsePosterior {
     }
 
     fn refit_ratio(&self) -> f64 {
-        1.25 // ten evaluations of up to a tenth of a second
+        1.25 // five evaluations of up to a tenth of a second
     }
 
     fn rank(&self) -> usize {

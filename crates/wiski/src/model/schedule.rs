@@ -49,10 +49,10 @@ pub(crate) fn brief() -> LbfgsB {
 }
 
 /// As [`brief`], for large grids, where the evidence of thousands of rows is known up to some units, the standard error of
-/// its random vectors, and an evaluation takes tenths of a second: a step is the last one if it gains less than 10⁻⁴ of
-/// the log density of a row.
+/// its random vectors, and an evaluation takes tenths of a second: few steps, and the last one is that which gains less
+/// than 10⁻⁴ of the log density of a row. The next refit goes on from there.
 pub(crate) fn coarse() -> LbfgsB {
-    LbfgsB { relative_tolerance: 1e-4, ..brief() }
+    LbfgsB { max_evaluations: 5, relative_tolerance: 1e-4, ..brief() }
 }
 
 /// As [`brief`], for sums of grids: dozens of hyperparameters, each step of which takes milliseconds. A step is the last

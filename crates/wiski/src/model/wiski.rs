@@ -191,7 +191,7 @@ impl Wiski {
     }
 
     /// Brings the posterior up to date with everything learned. On small grids it always is; on large ones it
-    /// follows when the data have grown by a tenth (its variances, with conjugate gradients, by three sevenths), so what
+    /// follows when the data have grown by a tenth (its variances, with conjugate gradients, by a half), so what
     /// [`OnlineGp::step`] predicts may lag behind. [`OnlineGp::predict`] never does: it computes what is missing for
     /// itself, and the model stays as it is.
     pub fn settle(&mut self) -> Result<()> {

@@ -55,7 +55,8 @@ impl Stats {
     }
 
     fn thin_root(&self) -> Option<ThinRoot> {
-        let (Gram::Exact(all), [grid], None) = (&self.gram, self.lattice.grids(), self.lattice.points()) else {
+        let (Gram::Exact(all), [grid], None) = (&self.gram, self.lattice.grids(), self.lattice.points())
+        else {
             return None;
         };
         let most = 7usize.pow(grid.dim() as u32).min(grid.len()) / THIN;

@@ -154,8 +154,8 @@ struct Image {
 }
 
 /// Along a stream variances are kept until they do not know this share of all rows. They fall in proportion to the rows at
-/// most, so they are too large by three sevenths at most.
-const UNKNOWN: f64 = 0.3;
+/// most, so they are too large by a half at most. Refits, which make new ones, come no later.
+const UNKNOWN: f64 = 1.0 / 3.0;
 
 /// ±1 with equal chances.
 fn sign(rng: &mut Xoshiro256PlusPlus) -> f64 {

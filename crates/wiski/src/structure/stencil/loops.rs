@@ -80,8 +80,7 @@ fn sparse_single<S: Simd>(
         for four in fours {
             for k in 0..4 {
                 let (j, entry) = four[k];
-                sums[k] =
-                    simd.mul_add_e_f64s(simd.splat_f64s(entry), x[j as usize * width + from], sums[k]);
+                sums[k] = simd.mul_add_e_f64s(simd.splat_f64s(entry), x[j as usize * width + from], sums[k]);
             }
         }
         for &(j, entry) in rest {
