@@ -40,7 +40,7 @@ fn class_of(error: &Error) -> &'static str {
     match error {
         Error::OutsideGrid { .. } | Error::GridTooLarge { .. } => "OffGridError",
         Error::Unsupported { .. } | Error::NotReady { .. } | Error::NotLearned { .. } => "UnsupportedError",
-        Error::File { .. } => "FileError",
+        Error::File { .. } | Error::Io { .. } => "FileError",
         _ => "WiskiError",
     }
 }

@@ -88,7 +88,7 @@ fn main() -> ExitCode {
         // Whoever read the output has seen enough, as `head` does.
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("wiski: {error:#}");
+            eprintln!("wiski: {}", output::message(&error));
             ExitCode::from(2)
         }
     }

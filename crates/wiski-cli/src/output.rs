@@ -38,6 +38,19 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
+/// An error with its causes in one line. A cause whose words its consequence ends with is not said twice.
+pub(crate) fn message(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string).filter(|cause| !cause.is_empty()) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 /// A specialized result.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 

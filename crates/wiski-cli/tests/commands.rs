@@ -315,6 +315,15 @@ fn merged_parts_equal_the_whole() {
     folder.ok("update s3.wiski p3.csv");
     let text = folder.ok("merge base.wiski s2.wiski s3.wiski -o sum.wiski --freeze --refit");
     assert!(text.contains("900 rows"), "{text}");
+    // Features that may still be learned anew are frozen in the model's file, too: later rows do not change them.
+    let text = folder.ok("stream p1.csv --target y --features additive --model base.wiski");
+    assert!(!text.contains("frozen"), "{text}");
+    assert!(folder.ok("shard base.wiski -o s2.wiski").contains("base.wiski is frozen"));
+    assert!(!folder.ok("shard base.wiski -o s3.wiski").contains("frozen"));
+    folder.ok("update s2.wiski p2.csv");
+    folder.ok("update s3.wiski p3.csv");
+    let text = folder.ok("merge base.wiski s2.wiski s3.wiski -o sum.wiski");
+    assert!(text.contains("3 models merged, 900 rows"), "{text}");
     // Models that do not fit are rejected, and nothing is written.
     folder.ok("stream all.csv --target y --model other.wiski");
     folder.rejected("merge all.wiski other.wiski -o no.wiski", "scale or project their inputs differently");

@@ -24,6 +24,23 @@ pub fn mirror(m: &mut Mat<f64>) {
     }
 }
 
+/// The transpose of a matrix of `columns` numbers a row, both stored row after row.
+pub(crate) fn transpose(x: &[f64], columns: usize, out: &mut [f64]) {
+    // Tiles whose rows and columns stay in the first cache: 8 whole lines each way.
+    const TILE: usize = 64;
+    let rows = x.len() / columns.max(1);
+    for top in (0..rows).step_by(TILE) {
+        for left in (0..columns).step_by(TILE) {
+            for j in left..(left + TILE).min(columns) {
+                let to = &mut out[j * rows + top..j * rows + (top + TILE).min(rows)];
+                for (to, row) in to.iter_mut().zip(x[top * columns..].chunks_exact(columns)) {
+                    *to = row[j];
+                }
+            }
+        }
+    }
+}
+
 /// The lower Cholesky factor; the upper triangle becomes zero.
 pub fn cholesky(mut a: Mat<f64>) -> Result<Mat<f64>> {
     let n = a.nrows();
@@ -171,6 +188,18 @@ mod tests {
         let mut a = &b * b.transpose();
         (0..n).for_each(|i| a[(i, i)] += 1.0);
         a
+    }
+
+    #[test]
+    fn a_transpose_has_rows_for_columns() {
+        for (rows, columns) in [(1, 1), (3, 200), (130, 64), (65, 129), (0, 4)] {
+            let x: Vec<f64> = (0..rows * columns).map(|i| i as f64).collect();
+            let mut out = vec![f64::NAN; x.len()];
+            transpose(&x, columns, &mut out);
+            for i in 0..rows * columns {
+                assert_eq!(out[i % columns * rows + i / columns], x[i]);
+            }
+        }
     }
 
     #[test]

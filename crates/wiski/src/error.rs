@@ -1,6 +1,10 @@
 //! The one error type of the library. Its fields are names and numbers, so that a caller can react and a
 //! person can see which value was wrong and where.
 
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
 /// What can go wrong, with the offending value and its place.
 ///
 /// An operation that returns an error has not changed what the model has learned.
@@ -146,6 +150,15 @@ pub enum Error {
         reason: String,
     },
 
+    /// The operating system reports an error about a file.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What it reports.
+        source: IoError,
+    },
+
     /// An iterative method stopped before it reached its goal.
     #[error("{method} did not converge in {iterations} iterations: relative residual {residual:.3e}")]
     NoConvergence {
@@ -168,6 +181,42 @@ impl Error {
             Self::UnknownLabel { label, known, .. } => Self::UnknownLabel { label, known, row },
             other => other,
         }
+    }
+}
+
+/// An error of the operating system that can be copied: the same error for everybody who holds it.
+#[derive(Debug, Clone)]
+pub struct IoError(Arc<io::Error>);
+
+impl IoError {
+    /// What kind of error it is.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.0.kind()
+    }
+}
+
+impl From<io::Error> for IoError {
+    fn from(error: io::Error) -> Self {
+        Self(Arc::new(error))
+    }
+}
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for IoError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+impl PartialEq for IoError {
+    /// Whether the two say the same.
+    fn eq(&self, other: &Self) -> bool {
+        self.kind() == other.kind() && self.to_string() == other.to_string()
     }
 }
 

@@ -38,6 +38,13 @@
 //! 14. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
 //!     rows.
 //!
+//! # Features
+//!
+//! Both are on by default. Without them the library needs neither a file system nor threads.
+//!
+//! * `files`: snapshots in files, journals and locks ([`persist`]). Models become bytes and come back without it.
+//! * `threads`: two threads for large grids and searches; without it the same work is done in turn.
+//!
 //! # Symbols
 //!
 //! n observations, m grid points, p rank of the prior root, d axes of a grid, g points on an axis;
@@ -48,6 +55,7 @@ mod error;
 mod pool;
 mod saved;
 mod simd;
+mod threads;
 
 pub mod dense;
 
@@ -86,7 +94,7 @@ pub mod decide;
 
 pub mod persist;
 
-pub use error::{Error, Result};
+pub use error::{Error, IoError, Result};
 pub use evidence::Evidence;
 pub use kernel::Kernel;
 pub use model::{

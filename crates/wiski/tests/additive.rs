@@ -476,3 +476,76 @@ fn two_classes_of_many_columns() {
     }
     assert!(f64::from(hits) > 0.95 * f64::from(seen), "{hits} of {seen}");
 }
+
+/// Rows of four columns with a function of all of them.
+fn four(n: usize, seed: u64) -> Vec<([f64; 4], f64)> {
+    let mut random = rng(seed);
+    let mut row = || -> [f64; 4] { std::array::from_fn(|_| random.random_range(-1.0..1.0)) };
+    (0..n).map(|_| row()).map(|x| (x, (2.0 * x[0]).sin() + x[1] * x[2] + 0.5 * (x[0] * x[3]).cos())).collect()
+}
+
+/// A model that is frozen and learns all rows is the sum of itself and its shards, at the same hyperparameters.
+#[test]
+fn shards_of_a_frozen_model_merge_to_the_model_that_learned_all_rows() {
+    for features in [Features::Additive { directions: None }, Features::Points { count: 64 }] {
+        let settings =
+            Settings { features, warm_up: Some(300), schedule: wiski::Schedule::Off, ..Settings::default() };
+        let mut base = OnlineRegressor::new(4, settings).unwrap();
+        let rows = four(900, 21);
+        for (x, y) in &rows[..450] {
+            base.observe(x, *y).unwrap();
+        }
+        base.freeze_features().unwrap();
+        let mut shards = [base.shard().unwrap(), base.shard().unwrap()];
+        let mut whole = base.clone();
+        for (i, (x, y)) in rows[450..].iter().enumerate() {
+            // Some rows lie where no row of the base was, so that grids grow.
+            let x = x.map(|v| if i % 40 == 0 { 1.5 * v } else { v });
+            whole.observe(&x, *y).unwrap();
+            shards[i % 2].observe(&x, *y).unwrap();
+        }
+        // Through files, as from other machines; in either order.
+        let shards = shards.map(|shard| wiski::persist::to_bytes(&shard).unwrap());
+        for order in [[0, 1], [1, 0]] {
+            let mut merged = base.clone();
+            for k in order {
+                merged.merge(&wiski::persist::from_bytes(&shards[k]).unwrap()).unwrap();
+            }
+            assert_eq!(merged.count(), whole.count());
+            for (x, _) in four(50, 22) {
+                let (p, q) = (merged.predict(&x).unwrap(), whole.predict(&x).unwrap());
+                close(p.mean, q.mean, 1e-9, "mean");
+                close(p.variance, q.variance, 1e-9, "variance");
+            }
+        }
+    }
+}
+
+#[test]
+fn shards_of_a_frozen_classifier_merge_to_the_one_that_learned_all_rows() {
+    let settings = Settings { warm_up: Some(300), schedule: wiski::Schedule::Off, ..Settings::default() };
+    let classes = wiski::Classes::declared(["low", "middle", "high"]);
+    let mut base = wiski::OnlineClassifier::new(4, classes, settings).unwrap();
+    let label = |y: f64| ["low", "middle", "high"][usize::from(y > 0.2) + usize::from(y > 0.8)];
+    let rows = four(900, 23);
+    for (x, y) in &rows[..450] {
+        base.observe(x, label(*y)).unwrap();
+    }
+    base.freeze_features().unwrap();
+    let (mut shards, mut whole) = ([base.shard().unwrap(), base.shard().unwrap()], base.clone());
+    for (i, (x, y)) in rows[450..].iter().enumerate() {
+        whole.observe(x, label(*y)).unwrap();
+        shards[i % 2].observe(x, label(*y)).unwrap();
+    }
+    let mut merged = base.clone();
+    shards.iter().for_each(|shard| merged.merge(shard).unwrap());
+    assert_eq!(merged.count(), whole.count());
+    for (x, _) in four(50, 24) {
+        let (p, q) = (merged.predict(&x).unwrap(), whole.predict(&x).unwrap());
+        for c in 0..3 {
+            close(p.means[c], q.means[c], 1e-9, "mean");
+            close(p.variances[c], q.variances[c], 1e-9, "variance");
+            close(p.probabilities[c], q.probabilities[c], 1e-9, "probability");
+        }
+    }
+}

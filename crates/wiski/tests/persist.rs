@@ -564,3 +564,20 @@ fn links_permissions_and_devices_are_respected() {
     let error = persist::save(Path::new("/dev/null"), &stored(6)).unwrap_err().to_string();
     assert!(error.contains("/dev/null: is not a regular file"), "{error}");
 }
+
+/// Whoever handles an error can ask the operating system's own what kind it is.
+#[test]
+fn errors_of_the_operating_system_keep_their_source() {
+    use std::error::Error as _;
+    let error = persist::load::<OnlineRegressor>(Path::new("no/such/file.wiski")).unwrap_err();
+    assert!(error.to_string().starts_with("no/such/file.wiski: "), "{error}");
+    let Error::Io { source, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
+    let (mut cause, mut kind) = (error.source(), None);
+    while let Some(error) = cause {
+        kind = kind.or(error.downcast_ref().map(std::io::Error::kind));
+        cause = error.source();
+    }
+    assert_eq!(kind, Some(std::io::ErrorKind::NotFound));
+    assert_eq!(error, error.clone());
+}

@@ -9,10 +9,12 @@ use wiski::persist::{self, Model, Stored};
 use crate::files::Inputs;
 use crate::output::say;
 
-/// Add up what several models have learned, exactly: as if one model had learned all the rows.
+/// Add up what several models have learned, exactly: as if the first one, with the features and hyperparameters that it
+/// has, had learned all the rows.
 ///
-/// The models must map rows to the same coordinates: the same --bounds, or shards of one model. The first
-/// one's hyperparameters are kept unless --refit is given.
+/// The models must map rows to the same coordinates: the same --bounds and identity features, or shards of one model. A
+/// model that is not frozen and learns all rows alone goes on learning features (with three or more inputs) and
+/// hyperparameters, and ends elsewhere. --refit fits the hyperparameters to everything; features stay.
 #[derive(Args)]
 pub(crate) struct Merge {
     /// Two or more model files
@@ -57,7 +59,7 @@ impl Merge {
         if self.refit {
             match &mut sum.model {
                 Model::Regressor(model) => model.refit()?,
-                Model::Classifier(_) => bail!("--refit: not for classifiers; they refit as they learn on"),
+                Model::Classifier(model) => model.refit()?,
             }
         }
         persist::save(&self.output, &sum)?;

@@ -21,14 +21,14 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::evidence::Evidence;
 use crate::kernel::Kernel;
-use crate::large::Accuracy;
 #[cfg(doc)]
-use crate::large::{KrylovPosterior, SparsePosterior};
+use crate::large::SparsePosterior;
+use crate::large::{Accuracy, KrylovPosterior};
 use crate::pool::Pool;
 use crate::posterior::{
     Drift, FunctionSample, Posterior, Prediction, PredictionGradient, Predictor, Workspace,
 };
-use crate::stats::Stats;
+use crate::stats::{Prepared, Stats};
 
 /// How posteriors are computed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -89,6 +89,10 @@ pub struct Given<'a> {
     /// Whether more of them may be dropped, as long as the data can hardly tell
     /// ([`WiskiBuilder::is_frugal`](crate::model::WiskiBuilder::is_frugal)).
     pub is_frugal: bool,
+    /// What other evaluations with the same statistics have prepared.
+    pub(crate) prepared: Option<&'a Prepared>,
+    /// Whether an iterative engine that was not asked for may stop early: on the way of a search.
+    pub(crate) is_rough: bool,
 }
 
 /// The posterior of the grid values, by any engine.
@@ -162,10 +166,25 @@ pub trait GridPosterior: fmt::Debug + Send + Sync {
     }
 
     /// How many rows of a stream of n the statistics may have that the posterior has not: none, if every row is
-    /// conditioned on as it comes; else a quarter, so that the work for all posteriors along the stream is a few times
+    /// conditioned on as it comes; else a tenth, so that the work for all posteriors along the stream is some ten times
     /// that of the last.
     fn may_lag(&self, count: f64) -> usize {
-        ((count / 4.0) as usize).max(16)
+        ((count / 10.0) as usize).max(16)
+    }
+
+    /// The growth of the number of rows that makes a refit worth its time, whatever the schedule: hyperparameters of
+    /// thousands of rows hardly change with a tenth more of them.
+    fn refit_ratio(&self) -> f64 {
+        1.0
+    }
+
+    /// Along a stream: takes the variances from the posterior of `rows` rows earlier, where computing them anew would take
+    /// longer than everything else.
+    fn keep_variances(&mut self, _before: &dyn GridPosterior, _stats: &Stats, _rows: usize) {}
+
+    /// Whether its answers are those of all rows that it was computed from: not if it has kept earlier variances.
+    fn is_current(&self) -> bool {
+        true
     }
 
     /// The posterior for targets in another unit, when the statistics and the scales of kernels and noise have
@@ -179,8 +198,8 @@ pub trait GridPosterior: fmt::Debug + Send + Sync {
         None
     }
 
-    /// α = K⁻¹a for the mean a of the grid values, where an iteration for other hyperparameters can begin.
-    fn start(&self) -> Option<&[f64]> {
+    /// The posterior of the iterative engine, where an iteration for other hyperparameters or later rows can begin.
+    fn iterated(&self) -> Option<&KrylovPosterior> {
         None
     }
 

@@ -137,7 +137,21 @@ impl GridPosterior for KrylovPosterior {
     }
 
     fn predictor(&self, stats: &Stats) -> Result<Arc<Predictor>> {
-        self.image.get_or_init(|| Ok(Arc::new(KrylovPosterior::predictor(self, stats)?.0))).clone()
+        self.image(stats)
+    }
+
+    fn refit_ratio(&self) -> f64 {
+        1.5 // five evaluations of up to a second, and an image of several
+    }
+
+    fn keep_variances(&mut self, before: &dyn GridPosterior, stats: &Stats, rows: usize) {
+        if let Some(before) = before.iterated() {
+            self.keep_image(before, stats, rows);
+        }
+    }
+
+    fn is_current(&self) -> bool {
+        KrylovPosterior::is_current(self)
     }
 
     fn sample(&self, stats: &Stats, rng: &mut dyn rand::Rng) -> Result<FunctionSample> {
@@ -152,8 +166,8 @@ impl GridPosterior for KrylovPosterior {
         Ok(KrylovPosterior::evidence(self, stats, &kernels[0])?.0)
     }
 
-    fn start(&self) -> Option<&[f64]> {
-        Some(self.alpha())
+    fn iterated(&self) -> Option<&KrylovPosterior> {
+        Some(self)
     }
 
     fn boxed(&self) -> Box<dyn GridPosterior> {
@@ -164,6 +178,10 @@ impl GridPosterior for KrylovPosterior {
 impl GridPosterior for SparsePosterior {
     fn name(&self) -> &'static str {
         "sparse"
+    }
+
+    fn refit_ratio(&self) -> f64 {
+        1.25 // five evaluations of up to a tenth of a second
     }
 
     fn rank(&self) -> usize {

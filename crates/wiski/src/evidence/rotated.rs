@@ -178,7 +178,7 @@ pub(super) fn diagonal_sums(
 mod tests {
     use std::sync::Arc;
 
-    use crate::evidence::Evidence;
+    use crate::evidence::{Evidence, Slope};
     use crate::grid::{Grid, Lattice};
     use crate::kernel::Kernel;
     use crate::pool::Pool;
@@ -212,9 +212,12 @@ mod tests {
             let mut whitened = stats.whiten(&prior, pool);
             assert!(whitened.product.is_some());
             let (posterior, cholesky) = Posterior::with_cholesky(prior, &whitened, 0.01, pool).unwrap();
-            let fast = Evidence::of_posterior(&stats, &kernels, &whitened, &posterior, &cholesky, pool);
+            let prepared = stats.prepared();
+            let slope = Slope::new(&stats, &prepared, &whitened, &posterior, &cholesky, pool);
+            let fast = Evidence::of_posterior(slope, &kernels, &whitened, &posterior, pool);
             whitened.product = None;
-            let slow = Evidence::of_posterior(&stats, &kernels, &whitened, &posterior, &cholesky, pool);
+            let slope = Slope::new(&stats, &prepared, &whitened, &posterior, &cholesky, pool);
+            let slow = Evidence::of_posterior(slope, &kernels, &whitened, &posterior, pool);
             // The fast path divides the rounding of R − F, some 10⁻¹³ here, by no less than 10⁻⁴.
             let size = slow.by_kernel.iter().flatten().fold(1.0, |s: f64, v| s.max(v.abs()));
             for (a, b) in fast.by_kernel.iter().flatten().zip(slow.by_kernel.iter().flatten()) {

@@ -251,6 +251,8 @@ impl GridSearch<'_> {
                     noise: hyper.noise,
                     rank_tolerance: self.tolerance,
                     is_frugal: true,
+                    prepared: None,
+                    is_rough: true,
                 };
                 engine.evidence(&given, best.map(|best| &**best), &mut pool)
             },

@@ -461,7 +461,7 @@ impl OnlineClassifier {
         };
         let learned = learned.and_then(|()| online.learn(x, class as f64, 1.0, time));
         if learned.is_ok() {
-            online.publish();
+            online.publish_to_readers();
         } else {
             (online.task, online.learner, online.memory.rows.y) = before;
         }

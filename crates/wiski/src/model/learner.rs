@@ -380,7 +380,8 @@ impl Learner {
 
     /// Whether the schedule asks for a refit.
     pub(crate) fn is_refit_due(&self, schedule: Schedule) -> bool {
-        schedule.is_due(self.rows_since_refit, self.count())
+        let least = self.first().refit_ratio();
+        schedule.with_ratio_above(least).is_due(self.rows_since_refit, self.count())
     }
 
     /// Lets the schedule begin anew.

@@ -16,7 +16,7 @@ use super::Outcome;
 use super::learner::{Learner, RowTargets};
 use super::memory::Memory;
 use super::reader::{Published, Reader};
-use super::schedule::{Fading, brief, frugal, thorough};
+use super::schedule::{Fading, brief, coarse, frugal, thorough};
 use super::settings::Settings;
 use super::start;
 use crate::error::{Error, Result, finite, length, positive};
@@ -149,14 +149,13 @@ impl<T: Task> Online<T> {
         }
     }
 
-    /// Rejects parts that do not fit together; publishes.
+    /// Rejects parts that do not fit together.
     pub(crate) fn restore(&mut self) -> Result<()> {
         self.settings.check(self.input_dim)?;
         length("rows in memory", self.memory.len() * self.input_dim, self.memory.rows.x.len())?;
         if let Some(learner) = &self.learner {
             length("columns", self.input_dim, learner.encoder().input_dim())?;
         }
-        self.publish();
         Ok(())
     }
 
@@ -302,7 +301,7 @@ impl<T: Task> Online<T> {
         let learner = task.start(&self.memory, &self.settings, self.input_dim)?;
         let refits = self.learner.as_ref().map_or(0, |before| before.refits() + 1);
         (self.task, self.learner) = (task, Some(Box::new(learner.after_refits(refits))));
-        self.publish();
+        self.publish_to_readers();
         Ok(())
     }
 
@@ -314,7 +313,11 @@ impl<T: Task> Online<T> {
         let is_refit = !(is_searched && self.settings.searches_grid(self.input_dim));
         if is_refit && learner.is_refit_due(self.settings.schedule) {
             let count = learner.count();
-            let optimizer = if self.settings.is_additive() { frugal(count) } else { brief() };
+            let optimizer = match learner.first().follows_in_steps() {
+                true => coarse(),
+                false if self.settings.is_additive() => frugal(count),
+                false => brief(),
+            };
             self.failure = self.refit_with(&optimizer).err().or(self.failure.take());
         }
         let (rows, memory) = (self.memory.len(), self.settings.memory_rows(self.input_dim));
@@ -345,7 +348,7 @@ impl<T: Task> Online<T> {
             // Tried again when it is due the next time, not with every row.
             learner.postpone_refit();
         }
-        self.publish();
+        self.publish_to_readers();
         refitted
     }
 
@@ -429,7 +432,6 @@ impl<T: Task> Online<T> {
         }
         learner.observe_batch(&h, &targets)?;
         y.iter().for_each(|&y| new.task.observed(y));
-        new.publish();
         Ok(new)
     }
 
@@ -440,7 +442,18 @@ impl<T: Task> Online<T> {
     }
 
     pub(crate) fn reader(&self) -> Reader<T::Snapshot> {
+        if !self.published.has_readers() {
+            // Nothing was published for nobody.
+            self.publish();
+        }
         self.published.reader()
+    }
+
+    /// Publishes the present state if there are readers: an image can take longer than a refit.
+    pub(crate) fn publish_to_readers(&self) {
+        if self.published.has_readers() {
+            self.publish();
+        }
     }
 
     /// Publishes the present state to all readers.

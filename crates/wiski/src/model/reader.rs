@@ -26,6 +26,11 @@ impl<T> Published<T> {
         Reader { published: Arc::clone(&self.0) }
     }
 
+    /// Whether anybody could take what is published.
+    pub(super) fn has_readers(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     pub(super) fn set(&self, snapshot: Option<Arc<T>>) {
         // A reader that panicked while holding the lock has changed nothing.
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = snapshot;

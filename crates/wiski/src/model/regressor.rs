@@ -238,7 +238,6 @@ impl OnlineRegressor {
         let online = &mut model.online;
         online.task.moments = TargetMoments::of_stats(&stats);
         online.learner = Some(Box::new(online.task.start_from_stats(stats, &online.settings)?));
-        online.publish();
         Ok(model)
     }
 

@@ -22,6 +22,16 @@ impl Schedule {
     }
 }
 
+impl Schedule {
+    /// The schedule of a model whose engine makes refits worth it only with so many times as many rows.
+    pub(crate) fn with_ratio_above(self, least: f64) -> Self {
+        match self {
+            Self::Geometric { ratio } => Self::Geometric { ratio: ratio.max(least) },
+            other => other,
+        }
+    }
+}
+
 /// The optimizer at the end of the warm-up, and of a refit that is asked for.
 pub(crate) fn thorough() -> LbfgsB {
     LbfgsB { max_evaluations: 60, ..LbfgsB::default() }
@@ -36,6 +46,13 @@ pub(crate) fn brief() -> LbfgsB {
         first_curvature: 0.5,
         ..LbfgsB::default()
     }
+}
+
+/// As [`brief`], for large grids, where the evidence of thousands of rows is known up to some units, the standard error of
+/// its random vectors, and an evaluation takes tenths of a second: few steps, and the last one is that which gains less
+/// than 10⁻⁴ of the log density of a row. The next refit goes on from there.
+pub(crate) fn coarse() -> LbfgsB {
+    LbfgsB { max_evaluations: 5, relative_tolerance: 1e-4, ..brief() }
 }
 
 /// As [`brief`], for sums of grids: dozens of hyperparameters, each step of which takes milliseconds. A step is the last

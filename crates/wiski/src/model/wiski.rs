@@ -191,10 +191,21 @@ impl Wiski {
     }
 
     /// Brings the posterior up to date with everything learned. On small grids it always is; on large ones it
-    /// follows when the data have grown by a quarter, so what [`OnlineGp::step`] predicts may lag behind.
-    /// [`OnlineGp::predict`] never does: it computes what is missing for itself, and the model stays as it is.
+    /// follows when the data have grown by a tenth (its variances, with conjugate gradients, by a half), so what
+    /// [`OnlineGp::step`] predicts may lag behind. [`OnlineGp::predict`] never does: it computes what is missing for
+    /// itself, and the model stays as it is.
     pub fn settle(&mut self) -> Result<()> {
-        if self.behind > 0 { self.refactorize() } else { Ok(()) }
+        if self.behind > 0 || !self.posterior.is_current() { self.refactorize() } else { Ok(()) }
+    }
+
+    /// The growth of the number of rows that makes a refit worth its time.
+    pub(crate) fn refit_ratio(&self) -> f64 {
+        self.posterior.refit_ratio()
+    }
+
+    /// Whether the grid is so large that the posterior follows the rows in steps.
+    pub(crate) fn follows_in_steps(&self) -> bool {
+        self.posterior.in_coordinates().is_err()
     }
 
     /// The kernels, one for each grid.
@@ -250,13 +261,19 @@ impl Wiski {
     pub fn refit(&mut self, space: &HyperSpace, optimizer: &LbfgsB) -> Result<Minimum> {
         let (start, stats, settings) = (self.hyperparameters(), &self.stats, &self.settings);
         let (pool, posterior) = (&mut self.pool, &*self.posterior);
+        // Evaluations of the dense engine share what they read of A.
+        let prepared = posterior.in_coordinates().is_ok().then(|| stats.prepared());
         let refitted = space.refit_with(
             stats.count(),
             &start,
             optimizer,
             |hyper, best, spare: Option<Box<dyn GridPosterior>>| {
                 spare.into_iter().for_each(|posterior| posterior.recycle(pool));
-                let given = given(settings, stats, &hyper.kernels, hyper.noise);
+                let given = Given {
+                    prepared: prepared.as_ref(),
+                    is_rough: true,
+                    ..given(settings, stats, &hyper.kernels, hyper.noise)
+                };
                 // An iterative engine starts each evaluation where the best one ended.
                 settings.engine.evidence(&given, Some(best.map_or(posterior, |best| &**best)), pool)
             },
@@ -264,6 +281,10 @@ impl Wiski {
         self.replace_posterior(refitted.posterior);
         self.kernels = refitted.hyper.kernels;
         self.settings.noise = refitted.hyper.noise;
+        if self.posterior.iterated().is_some() {
+            // A few more iterations from where the search ended.
+            self.refactorize()?;
+        }
         Ok(refitted.minimum)
     }
 
@@ -393,7 +414,7 @@ impl Wiski {
 
     /// The posterior of everything learned; on a large grid it may have to be computed first.
     fn current(&self) -> Result<&dyn GridPosterior> {
-        if self.behind == 0 {
+        if self.behind == 0 && self.posterior.is_current() {
             return Ok(&*self.posterior);
         }
         let computed = self.caught_up.get_or_init(|| self.posterior_of(&self.stats, &mut Pool::default()));
@@ -564,7 +585,16 @@ impl Wiski {
     /// rank may lose part of a row, so that even a posterior which could be conditioned on it follows at once.
     fn follow(&mut self) -> Result<()> {
         self.fall_behind();
-        if self.behind > self.posterior.may_lag(self.stats.count()) { self.refactorize() } else { Ok(()) }
+        if self.behind <= self.posterior.may_lag(self.stats.count()) {
+            return Ok(());
+        }
+        let mut pool = std::mem::take(&mut self.pool);
+        let posterior = self.posterior_of(&self.stats, &mut pool);
+        self.pool = pool;
+        let mut posterior = posterior?;
+        posterior.keep_variances(&*self.posterior, &self.stats, self.behind);
+        self.replace_posterior(posterior);
+        Ok(())
     }
 
     /// After so many conditioned rows, compares the posterior with the statistics.
@@ -635,7 +665,7 @@ fn is_exact(stats: &Stats) -> bool {
 /// What a posterior of the model is computed from.
 fn given<'a>(settings: &WiskiBuilder, stats: &'a Stats, kernels: &'a [Kernel], noise: f64) -> Given<'a> {
     let WiskiBuilder { rank_tolerance, is_frugal, .. } = *settings;
-    Given { stats, kernels, noise, rank_tolerance, is_frugal }
+    Given { stats, kernels, noise, rank_tolerance, is_frugal, prepared: None, is_rough: false }
 }
 
 impl OnlineGp for Wiski {

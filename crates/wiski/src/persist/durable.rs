@@ -66,7 +66,7 @@ impl Durable {
         options: DurableOptions,
         fresh: impl FnOnce() -> Result<Stored>,
     ) -> Result<(Self, Recovered)> {
-        fs::create_dir_all(folder).map_err(|e| failed(folder, &e))?;
+        fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
         let lock = lock(&folder.join("lock"))?;
         let (snapshot, log) = (folder.join("model.wiski"), folder.join("journal.log"));
         let mut recovered = Recovered::default();
@@ -78,7 +78,7 @@ impl Durable {
                 let mut stored = fresh()?;
                 stored.journal_from = stored.rows;
                 if log.exists() {
-                    fs::remove_file(&log).map_err(|e| failed(&log, &e))?;
+                    fs::remove_file(&log).map_err(|e| failed(&log, e))?;
                 }
                 save(&snapshot, &stored)?;
                 stored
@@ -186,13 +186,13 @@ fn sweep(folder: &Path) {
 
 fn lock(path: &Path) -> Result<File> {
     let open = OpenOptions::new().create(true).truncate(false).write(true).open(path);
-    let file = open.map_err(|e| failed(path, &e))?;
+    let file = open.map_err(|e| failed(path, e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
             let reason = "another process is using this journal".into();
             Err(Error::File { path: path.display().to_string(), reason })
         }
-        Err(TryLockError::Error(error)) => Err(failed(path, &error)),
+        Err(TryLockError::Error(error)) => Err(failed(path, error)),
     }
 }

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::file::{failed, field, write_atomically};
+use super::file::{failed, write_atomically};
+use super::snapshot::field;
 use super::{Row, Target};
 use crate::error::{Error, Result, length};
 
@@ -125,7 +126,7 @@ impl Journal {
         header[16..24].copy_from_slice(&start.to_le_bytes());
         let check = xxh3_64(&header[..24]);
         header[24..].copy_from_slice(&check.to_le_bytes());
-        write_atomically(path, &header).map_err(|e| failed(path, &e))?;
+        write_atomically(path, &header).map_err(|e| failed(path, e))?;
         Self::at_end(path, input_dim, start, start, sync)
     }
 
@@ -135,7 +136,7 @@ impl Journal {
             let bytes = file.seek(SeekFrom::End(0))?;
             Ok((file, bytes))
         };
-        let (file, bytes) = open().map_err(|e| failed(path, &e))?;
+        let (file, bytes) = open().map_err(|e| failed(path, e))?;
         let (path, synced) = (path.to_owned(), Instant::now());
         Ok(Self {
             path,
@@ -161,7 +162,7 @@ impl Journal {
     ) -> Result<(Self, Replay)> {
         let reject = |reason: String| Error::File { path: path.display().to_string(), reason };
         let mut bytes = Vec::new();
-        File::open(path).and_then(|mut f| f.read_to_end(&mut bytes)).map_err(|e| failed(path, &e))?;
+        File::open(path).and_then(|mut f| f.read_to_end(&mut bytes)).map_err(|e| failed(path, e))?;
         if bytes.len() < HEADER_BYTES || bytes[..8] != MAGIC {
             return Err(reject("not a wiski journal".into()));
         }
@@ -205,7 +206,7 @@ impl Journal {
         let dropped_bytes = (bytes.len() - at) as u64;
         if dropped_bytes > 0 {
             let cut = || OpenOptions::new().write(true).open(path)?.set_len(at as u64);
-            cut().map_err(|e| failed(path, &e))?;
+            cut().map_err(|e| failed(path, e))?;
         }
         let journal = Self::at_end(path, input_dim, start, last, sync)?;
         Ok((journal, Replay { rows: last - start, dropped_bytes }))
@@ -228,7 +229,7 @@ impl Journal {
             self.file.seek(SeekFrom::Start(self.before))?;
             Ok(())
         };
-        back().map_err(|e| failed(&self.path, &e))?;
+        back().map_err(|e| failed(&self.path, e))?;
         self.last -= u64::from(self.before < self.bytes);
         self.bytes = self.before;
         Ok(())
@@ -276,7 +277,7 @@ impl Journal {
         record[..4].copy_from_slice(&(payload as u32).to_le_bytes());
         record[4..8].copy_from_slice(&length_check(payload as u32, number).to_le_bytes());
         record[8..RECORD_HEAD].copy_from_slice(&check.to_le_bytes());
-        self.write().map_err(|e| failed(&self.path, &e))?;
+        self.write().map_err(|e| failed(&self.path, e))?;
         self.last = number;
         Ok(number)
     }
@@ -305,14 +306,14 @@ impl Journal {
 
     /// Brings everything appended to the disk.
     pub fn sync(&mut self) -> Result<()> {
-        self.file.sync_data().map_err(|e| failed(&self.path, &e))?;
+        self.file.sync_data().map_err(|e| failed(&self.path, e))?;
         self.synced = Instant::now();
         Ok(())
     }
 
     /// Removes the file of a journal that is no longer needed.
     pub fn remove(self) -> Result<()> {
-        fs::remove_file(&self.path).map_err(|e| failed(&self.path, &e))
+        fs::remove_file(&self.path).map_err(|e| failed(&self.path, e))
     }
 }
 

@@ -26,7 +26,7 @@ impl FileLock {
     /// Locks a file, which need not exist yet, for this process alone. While another process holds the lock, waits up
     /// to the given time and is then rejected.
     pub fn acquire(path: &Path, patience: Duration) -> Result<Self> {
-        let lock = beside(path).map_err(|e| failed(path, &e))?;
+        let lock = beside(path).map_err(|e| failed(path, e))?;
         let start = Instant::now();
         loop {
             match try_lock(&lock) {
@@ -39,7 +39,7 @@ impl FileLock {
                     return Err(Error::File { path: path.display().to_string(), reason });
                 }
                 Ok(None) => thread::sleep(Duration::from_millis(10)),
-                Err(error) => return Err(failed(path, &error)),
+                Err(error) => return Err(failed(path, error)),
             }
         }
     }

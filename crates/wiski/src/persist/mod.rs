@@ -9,7 +9,8 @@
 //! together: a row is logged before it is learned; after a crash the last snapshot is loaded and the log is
 //! replayed, which repeats the same arithmetic and so ends in the same posterior.
 //!
-//! The bytes are described in `docs/format.md`.
+//! The bytes are described in `docs/format.md`. Without the feature `files` there are only [`to_bytes`] and
+//! [`from_bytes`].
 //!
 //! ```
 //! use wiski::{OnlineRegressor, Settings, persist};
@@ -25,17 +26,24 @@
 //! # Ok::<(), wiski::Error>(())
 //! ```
 
+#[cfg(feature = "files")]
 mod durable;
+#[cfg(feature = "files")]
 mod file;
+#[cfg(feature = "files")]
 mod journal;
+#[cfg(feature = "files")]
 mod lock;
+mod snapshot;
 mod stored;
 
+#[cfg(feature = "files")]
 pub use durable::{Durable, DurableOptions, Recovered};
-pub use file::{
-    FORMAT_VERSION, Header, Persistent, from_bytes, header, is_snapshot, load, save, to_bytes,
-    write_atomically,
-};
+#[cfg(feature = "files")]
+pub use file::{header, is_snapshot, load, save, write_atomically};
+#[cfg(feature = "files")]
 pub use journal::{Entry, Journal, Replay, Sync};
+#[cfg(feature = "files")]
 pub use lock::FileLock;
+pub use snapshot::{FORMAT_VERSION, Header, Persistent, from_bytes, to_bytes};
 pub use stored::{Answer, CalendarPart, Columns, InputSource, Model, Reading, Row, Stored, Target};

@@ -281,6 +281,15 @@ impl Model {
         }
     }
 
+    /// A model with the same scales, features and hyperparameters that has learned nothing. Needs features that no
+    /// longer change.
+    pub fn shard(&self) -> Result<Self> {
+        Ok(match self {
+            Self::Regressor(model) => Self::Regressor(Box::new(model.shard()?)),
+            Self::Classifier(model) => Self::Classifier(Box::new(model.shard()?)),
+        })
+    }
+
     /// Stops learning the feature map, so that rows can be forgotten and models merged.
     pub fn freeze_features(&mut self) -> Result<()> {
         match self {

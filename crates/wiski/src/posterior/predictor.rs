@@ -91,6 +91,11 @@ impl Predictor {
         Self { lattice, mean, covariance, noise, scale: 0.0, in_correlations: false }
     }
 
+    /// The same variances around another mean of the grid values.
+    pub(crate) fn with_mean(&self, mean: Vec<f64>) -> Self {
+        Self { mean, ..self.clone() }
+    }
+
     /// Places points, in the coordinates of this image.
     fn place_all(&self, h: &[f64], first_row: usize, out: &mut Placement) -> Result<()> {
         if self.in_correlations {

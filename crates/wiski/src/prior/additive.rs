@@ -18,6 +18,7 @@ use faer::{Accum, MatMut, MatRef, Par};
 
 use super::axis::Eigen;
 use super::{Component, Prior, contract, scale_into};
+use crate::dense::transpose;
 use crate::grid::Axis;
 use crate::pool::Pool;
 use crate::simd::padded;
@@ -177,15 +178,15 @@ fn rotate([i, j]: [&Component; 2], a: &[f64], pool: &mut Pool) -> Vec<f64> {
     let mut half = pool.take(m * n);
     i.rotate(a, n, &mut half, pool);
     let mut turned = pool.take(m * n);
-    let half_matrix = MatRef::from_row_major_slice(&half, m, n);
     if let [axis] = j.root.axes.as_slice()
         && let Some(eigen) = &axis.eigen
     {
         let out = MatMut::from_row_major_slice_mut(&mut turned, n, m);
-        matmul(out, Accum::Replace, eigen.rotation(), half_matrix.transpose(), 1.0, Par::Seq);
+        let half = MatRef::from_row_major_slice(&half, m, n);
+        matmul(out, Accum::Replace, eigen.rotation(), half.transpose(), 1.0, Par::Seq);
     } else {
         let mut across = pool.take(m * n);
-        MatMut::from_row_major_slice_mut(&mut across, n, m).copy_from(half_matrix.transpose());
+        transpose(&half, n, &mut across);
         j.rotate(&across, m, &mut turned, pool);
         pool.give(across);
     }

@@ -16,6 +16,7 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 
 use super::root::{Root, run_starts};
+use crate::dense::transpose;
 use crate::pool::Pool;
 use crate::structure::StencilMatrix;
 
@@ -65,20 +66,13 @@ pub(super) fn dense(left: &Root, x: &[f64], right: &Root, pool: &mut Pool) -> Ve
     let mut from_left = pool.take(p * columns);
     left.project(x, columns, &mut from_left, pool);
     let mut turned = pool.take(p * columns);
-    transpose(&from_left, p, columns, &mut turned);
+    transpose(&from_left, columns, &mut turned);
     let mut both = pool.take(q * p);
     right.project(&turned, p, &mut both, pool);
     let mut out = pool.take(p * q);
-    transpose(&both, q, p, &mut out);
+    transpose(&both, p, &mut out);
     [from_left, turned, both].into_iter().for_each(|array| pool.give(array));
     out
-}
-
-/// The transpose of a matrix stored row after row.
-fn transpose(x: &[f64], rows: usize, columns: usize, out: &mut [f64]) {
-    for (i, row) in x.chunks_exact(columns).enumerate() {
-        row.iter().enumerate().for_each(|(j, &v)| out[j * rows + i] = v);
-    }
 }
 
 fn half_stencil(left: &Root, a: &StencilMatrix, right: &Root, pool: &mut Pool) -> Vec<f64> {

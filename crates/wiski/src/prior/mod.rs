@@ -303,18 +303,23 @@ impl Prior {
         (gram, None)
     }
 
-    /// (BᵀL)(BᵀL)ᵀ, p×p, for a matrix A = L Lᵀ given by m rows of `columns` numbers.
-    pub(crate) fn congruence_of_root(&self, l: &[f64], columns: usize, pool: &mut Pool) -> Vec<f64> {
+    /// (BᵀL)(BᵀL)ᵀ, p×p, for a matrix A = L Lᵀ given by m rows of `columns` numbers; and BᵀL, p rows of them.
+    pub(crate) fn congruence_of_root(
+        &self,
+        l: &[f64],
+        columns: usize,
+        pool: &mut Pool,
+    ) -> (Vec<f64>, Vec<f64>) {
         let p = self.rank;
         let mut gram = pool.zeros(p * p);
-        if columns > 0 {
-            let rows = self.project(l, columns, pool);
-            let half = MatRef::from_row_major_slice(&rows, p, columns);
-            let out = MatMut::from_row_major_slice_mut(&mut gram, p, p);
-            matmul(out, Accum::Replace, half, half.transpose(), 1.0, Par::Seq);
-            pool.give(rows);
+        if columns == 0 {
+            return (gram, pool.take(0));
         }
-        gram
+        let rows = self.project(l, columns, pool);
+        let half = MatRef::from_row_major_slice(&rows, p, columns);
+        let out = MatMut::from_row_major_slice_mut(&mut gram, p, p);
+        matmul(out, Accum::Replace, half, half.transpose(), 1.0, Par::Seq);
+        (gram, rows)
     }
 }
 

@@ -24,8 +24,10 @@
 //! ```
 
 mod root;
+mod thin;
 
 pub use root::LowRankRoot;
+pub(crate) use thin::{Prepared, ThinRoot};
 
 use crate::error::{Error, Result, finite, length, positive};
 use crate::grid::{Growth, Lattice};
@@ -160,6 +162,8 @@ pub struct Whitened {
     pub(crate) rhs: Vec<f64>,
     /// Uᵀ A B, a row of `padded(p)` numbers for each grid point, where it was made on the way.
     pub(crate) product: Option<Vec<f64>>,
+    /// Bᵀ L for a thin root L of A, p rows of r numbers, where there is one.
+    pub(crate) thin: Option<Vec<f64>>,
 }
 
 impl Whitened {
@@ -167,9 +171,7 @@ impl Whitened {
     pub(crate) fn recycle(self, pool: &mut Pool) {
         pool.give(self.gram);
         pool.give(self.rhs);
-        if let Some(product) = self.product {
-            pool.give(product);
-        }
+        [self.product, self.thin].into_iter().flatten().for_each(|array| pool.give(array));
     }
 }
 
@@ -512,12 +514,26 @@ impl Stats {
 
     /// BᵀAB and Bᵀb for a prior on the same grids.
     pub(crate) fn whiten(&self, prior: &Prior, pool: &mut Pool) -> Whitened {
+        self.whiten_prepared(prior, &self.prepared(), pool)
+    }
+
+    /// As [`Stats::whiten`], with what is known of A.
+    pub(crate) fn whiten_prepared(&self, prior: &Prior, prepared: &Prepared, pool: &mut Pool) -> Whitened {
         debug_assert_eq!(prior.lattice(), &self.lattice, "prior and statistics live on the same grids");
+        let rhs = prior.project(&self.b, 1, pool);
+        if let Some(ThinRoot { rows, rank }) = &prepared.root {
+            let (gram, thin) = prior.congruence_of_root(rows, *rank, pool);
+            return Whitened { gram, rhs, product: None, thin: Some(thin) };
+        }
         let (gram, product) = match &self.gram {
             Gram::Exact(a) => prior.congruence(a, pool),
-            Gram::LowRank(root) => (prior.congruence_of_root(&root.rows(), root.rank(), pool), None),
+            Gram::LowRank(root) => {
+                let (gram, half) = prior.congruence_of_root(&root.rows(), root.rank(), pool);
+                pool.give(half);
+                (gram, None)
+            }
         };
-        Whitened { gram, rhs: prior.project(&self.b, 1, pool), product }
+        Whitened { gram, rhs, product, thin: None }
     }
 
     /// The rows of Y = A X that belong to grid points, for m padded rows of `stride` numbers.

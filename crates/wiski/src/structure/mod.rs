@@ -15,6 +15,7 @@ pub(crate) use blocks::{Cross, GridMatrix, PointsBlock};
 pub use dense::DenseMatrix;
 pub use kronecker::Kronecker;
 pub(crate) use neighborhood::Neighborhood;
+pub(crate) use stencil::SparseRows;
 pub use stencil::StencilMatrix;
 pub use toeplitz::{Toeplitz, ToeplitzMethod};
 

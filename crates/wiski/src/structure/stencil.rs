@@ -36,6 +36,20 @@ pub struct StencilMatrix {
     data: Vec<f64>,
 }
 
+/// The entries of a matrix that are not zero, row by row, each with its column.
+#[derive(Debug, Clone)]
+pub(crate) struct SparseRows {
+    starts: Vec<u32>,
+    entries: Vec<(u32, f64)>,
+}
+
+impl SparseRows {
+    /// Y = A X for m rows of `stride` numbers, a multiple of the vector length. A row of Y is written once.
+    pub(crate) fn multiply(&self, x: &[f64], stride: usize, y: &mut [f64]) {
+        Arch::new().dispatch(SparseProduct { starts: &self.starts, entries: &self.entries, x, stride, y });
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct RowPair {
     first: u32,
@@ -145,7 +159,11 @@ impl StencilMatrix {
 
     /// Y = A X for m padded rows of `stride` numbers: 7^d m multiply-adds a column.
     pub(crate) fn multiply(&self, x: &[f64], stride: usize, y: &mut [f64]) {
-        // Both mirror images of every entry, sorted by row, so that a row of Y is written once.
+        self.sparse_rows().multiply(x, stride, y);
+    }
+
+    /// Both mirror images of every entry that is not zero, sorted by row: for products again and again.
+    pub(crate) fn sparse_rows(&self) -> SparseRows {
         let mut starts = vec![0u32; self.size + 1];
         self.for_each_image(|i, _, _| starts[i + 1] += 1);
         (0..self.size).for_each(|i| starts[i + 1] += starts[i]);
@@ -155,7 +173,7 @@ impl StencilMatrix {
             entries[next[i] as usize] = (j as u32, self.data[at]);
             next[i] += 1;
         });
-        Arch::new().dispatch(SparseProduct { starts: &starts, entries: &entries, x, stride, y });
+        SparseRows { starts, entries }
     }
 
     /// All stored offsets, in the order in which a grid point's numbers lie.
@@ -275,18 +293,27 @@ impl StencilMatrix {
     /// The sums of all entries by their distance on each axis: `sums[l₁·4^{d−1} + … + l_d]` for lags 0 … 3.
     pub(crate) fn lag_sums(&self) -> Vec<f64> {
         let d = self.shape.len();
-        let mut sums = vec![0.0; 1 << (2 * d)];
-        let offsets = leading_offsets(d - 1);
+        let mut by_offset = vec![0.0; self.width];
         for point in self.data.chunks_exact(self.width) {
-            for (offset, entries) in offsets.iter().zip(point.chunks_exact(SPAN)) {
-                let lead = offset.iter().fold(0, |place, o| 4 * place + o.unsigned_abs());
-                let times = if offset.first().is_some_and(|&o| o > 0) { 2.0 } else { 1.0 };
-                for (c, &entry) in entries.iter().enumerate() {
-                    sums[4 * lead + c.abs_diff(3)] += times * entry;
-                }
+            by_offset.iter_mut().zip(point).for_each(|(sum, entry)| *sum += entry);
+        }
+        let mut sums = vec![0.0; 1 << (2 * d)];
+        for (offset, entries) in leading_offsets(d - 1).iter().zip(by_offset.chunks_exact(SPAN)) {
+            let lead = offset.iter().fold(0, |place, o| 4 * place + o.unsigned_abs());
+            let times = if offset.first().is_some_and(|&o| o > 0) { 2.0 } else { 1.0 };
+            for (c, &entry) in entries.iter().enumerate() {
+                sums[4 * lead + c.abs_diff(3)] += times * entry;
             }
         }
         sums
+    }
+
+    /// A_ii for all grid points.
+    pub(crate) fn diagonal(&self) -> Vec<f64> {
+        // Offset zero on every axis: the first axis begins there, the others at −3.
+        let zero: Vec<isize> = vec![0; self.shape.len() - 1];
+        let at = leading_place(&zero).unwrap_or(0) + 3;
+        self.data.chunks_exact(self.width).map(|point| point[at]).collect()
     }
 
     /// ⟨A, B⟩ = Σ_ij A_ij B_ij for a matrix of the same shape, of which entries beyond the border do not count as
@@ -520,6 +547,9 @@ mod tests {
             let x: Vec<f64> = (0..m * stride).map(|i| (0.7 * i as f64).sin()).collect();
             let mut y = vec![f64::NAN; m * stride];
             a.multiply_few(&x, stride, &mut y);
+            let mut sorted = vec![f64::NAN; m * stride];
+            a.sparse_rows().multiply(&x, stride, &mut sorted);
+            assert!(y.iter().zip(&sorted).all(|(a, b)| (a - b).abs() < 1e-13));
             // A row has at most 343 entries; their sums err by that many roundings of numbers of size one.
             let close =
                 |a: f64, b: f64| assert!((a - b).abs() < 343.0 * f64::EPSILON * 10.0, "d = {d}: {a} {b}");

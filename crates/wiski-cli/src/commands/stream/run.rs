@@ -104,7 +104,9 @@ impl<'a> Run<'a> {
         let answer = match self.learner.step(&learned) {
             Ok(answer) => answer,
             // What is wrong with a file is not the row's fault.
-            Err(error @ (wiski::Error::File { .. } | wiski::Error::WarmUp { .. })) => {
+            Err(
+                error @ (wiski::Error::File { .. } | wiski::Error::Io { .. } | wiski::Error::WarmUp { .. }),
+            ) => {
                 return Err(error.into());
             }
             Err(error) => {
@@ -187,13 +189,14 @@ impl<'a> Run<'a> {
             (None, Some(input::Error::Read { row, .. })) => Some(row + 1),
             _ => None,
         };
+        let said = output::message(&error);
         match (self.keep(), next.filter(|_| self.options.shuffle.is_none())) {
             (Ok(Some(path)), Some(next)) => anyhow!(
-                "{error:#}; the rows before it are learned: go on with --model {path} --resume --from-row {next}"
+                "{said}; the rows before it are learned: go on with --model {path} --resume --from-row {next}"
             ),
-            (Ok(Some(path)), None) => anyhow!("{error:#}; what was learned before is in {path}"),
+            (Ok(Some(path)), None) => anyhow!("{said}; what was learned before is in {path}"),
             (Ok(None), _) => error,
-            (Err(other), _) => anyhow!("{error:#}; no model was written: {other:#}"),
+            (Err(other), _) => anyhow!("{said}; no model was written: {}", output::message(&other)),
         }
     }
 

@@ -15,13 +15,15 @@
 
 use faer::{Mat, Side};
 
-use super::solve::{Solution, System, transpose};
+use super::solve::{Solution, System};
 use super::{Accuracy, Convergence, KrylovPosterior, sign};
+use crate::dense::transpose;
 use crate::error::{Error, Result};
 use crate::evidence::{Evidence, diagonal_sums_between};
 use crate::kernel::Kernel;
 use crate::pool::Pool;
 use crate::simd::{dot, padded};
+use crate::threads;
 
 /// Random signs ε on the grid and V = E ε, columns of m numbers each.
 struct Traces {
@@ -41,18 +43,11 @@ pub(super) fn evidence(
         let mut rng = accuracy.rng(stream);
         (0..padded(accuracy.probes) * length).map(|_| sign(&mut rng)).collect()
     };
-    let (log_det, traces) = if accuracy.two_threads {
-        std::thread::scope(|scope| {
-            let other = scope.spawn(|| log_det(system, accuracy, signs(1, system.prior.rank())));
-            let traces = traces(system, accuracy, signs(2, system.stats.lattice().len()));
-            // A panic there is a broken promise of this module, and goes on here.
-            let log_det = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            (log_det, traces)
-        })
-    } else {
-        let log_det = log_det(system, accuracy, signs(1, system.prior.rank()));
-        (log_det, traces(system, accuracy, signs(2, system.stats.lattice().len())))
-    };
+    let (log_det, traces) = threads::join(
+        accuracy.two_threads,
+        || log_det(system, accuracy, signs(1, system.prior.rank())),
+        || traces(system, accuracy, signs(2, system.stats.lattice().len())),
+    );
     Ok(assemble(posterior, system, kernel, log_det?, &traces?))
 }
 

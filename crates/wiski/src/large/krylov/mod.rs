@@ -36,6 +36,7 @@ use crate::posterior::{FunctionSample, Prediction, Predictor};
 use crate::prior::Balanced;
 use crate::simd::{LANES, dot};
 use crate::stats::Stats;
+use crate::structure::BlockMatrix;
 use precondition::Preconditioner;
 use solve::System;
 pub use variance::VarianceError;
@@ -138,9 +139,23 @@ pub struct KrylovPosterior {
     /// α = (b − A a)/σ², from which another prior's z̄ starts: z̄ = Bᵀα at the solution.
     alpha: Vec<f64>,
     convergence: Convergence,
-    /// Made when it is first asked for: variances cost as much as several refits.
-    pub(crate) image: OnceLock<Result<Arc<Predictor>>>,
+    kernel: Kernel,
+    /// Made when it is first asked for: variances cost as much as several evaluations of the evidence.
+    image: OnceLock<Result<Image>>,
+    is_current: bool,
 }
+
+/// What single predictions read.
+#[derive(Debug, Clone)]
+struct Image {
+    predictor: Arc<Predictor>,
+    /// The number of rows that its mean knows and its variances do not.
+    unknown: usize,
+}
+
+/// Along a stream variances are kept until they do not know this share of all rows. They fall in proportion to the rows at
+/// most, so they are too large by a half at most. Refits, which make new ones, come no later.
+const UNKNOWN: f64 = 1.0 / 3.0;
 
 /// ±1 with equal chances.
 fn sign(rng: &mut Xoshiro256PlusPlus) -> f64 {
@@ -178,16 +193,54 @@ impl KrylovPosterior {
         let mut beta = balanced.prior.project(stats.b(), 1, &mut pool);
         beta.iter_mut().for_each(|b| *b /= noise);
         let start = alpha.map(|alpha| balanced.prior.project(alpha, 1, &mut pool));
-        let system = System { prior: &balanced.prior, stats, noise, preconditioner: &preconditioner };
+        let system = System::new(&balanced.prior, stats, noise, &preconditioner);
         let limit = accuracy.max_iterations;
         let solution = system.solve(&beta, start, 1, accuracy.tolerance, limit, &mut pool)?;
         let mean = balanced.prior.expand(&solution.x, 1, &mut pool);
         let mut alpha = system.multiply_data(&mean, 1, &mut pool);
         alpha.iter_mut().zip(stats.b()).for_each(|(a, b)| *a = (b - *a) / noise);
         let convergence = solution.convergence;
-        let (coordinates, accuracy) = (solution.x, accuracy.clone());
-        let image = OnceLock::new();
-        Ok(Self { balanced, preconditioner, accuracy, noise, coordinates, mean, alpha, convergence, image })
+        Ok(Self {
+            balanced,
+            preconditioner,
+            accuracy: accuracy.clone(),
+            noise,
+            coordinates: solution.x,
+            mean,
+            alpha,
+            convergence,
+            kernel: kernel.clone(),
+            image: OnceLock::new(),
+            is_current: true,
+        })
+    }
+
+    /// The image for predictions, made once.
+    pub(crate) fn image(&self, stats: &Stats) -> Result<Arc<Predictor>> {
+        let image = self.image.get_or_init(|| {
+            let covariance = variance::covariance(self, &self.system(stats)?)?;
+            Ok(Image { predictor: Arc::new(self.predictor_of(stats, covariance)), unknown: 0 })
+        });
+        image.as_ref().map(|image| image.predictor.clone()).map_err(Error::clone)
+    }
+
+    /// Takes the variances of the image of the same process `rows` rows earlier, unless they are too old.
+    pub(crate) fn keep_image(&mut self, before: &Self, stats: &Stats, rows: usize) {
+        let Some(Ok(Image { predictor, unknown })) = before.image.get() else { return };
+        let unknown = unknown + rows;
+        let is_same = before.kernel == self.kernel
+            && before.noise == self.noise
+            && predictor.lattice() == stats.lattice();
+        if is_same && unknown as f64 <= UNKNOWN * stats.count() {
+            let predictor = Arc::new(predictor.with_mean(self.mean.clone()));
+            self.image = OnceLock::from(Ok(Image { predictor, unknown }));
+            self.is_current = false;
+        }
+    }
+
+    /// Whether the variances know all rows that the mean knows.
+    pub(crate) fn is_current(&self) -> bool {
+        self.is_current
     }
 
     /// The posterior mean a of the grid values.
@@ -220,12 +273,7 @@ impl KrylovPosterior {
             let reason = "the posterior and the statistics live on different grids";
             return Err(Error::Unsupported { operation: "posterior", reason });
         }
-        Ok(System {
-            prior: &self.balanced.prior,
-            stats,
-            noise: self.noise,
-            preconditioner: &self.preconditioner,
-        })
+        Ok(System::new(&self.balanced.prior, stats, self.noise, &self.preconditioner))
     }
 
     /// The evidence with its gradient in every hyperparameter; `kernel` is the one the posterior was made with.
@@ -268,9 +316,14 @@ impl KrylovPosterior {
 
     /// The immutable image on the grid, for fast predictions, and how far its variances are off.
     pub fn predictor(&self, stats: &Stats) -> Result<(Predictor, VarianceError)> {
-        let (covariance, error) = variance::covariance(self, &self.system(stats)?)?;
-        let lattice = stats.lattice().clone();
-        Ok((Predictor::from_parts(lattice, self.mean.clone(), covariance, self.noise), error))
+        let system = self.system(stats)?;
+        let covariance = variance::covariance(self, &system)?;
+        let error = variance::check(self, &system, &covariance)?;
+        Ok((self.predictor_of(stats, covariance), error))
+    }
+
+    fn predictor_of(&self, stats: &Stats, covariance: BlockMatrix) -> Predictor {
+        Predictor::from_parts(stats.lattice().clone(), self.mean.clone(), covariance, self.noise)
     }
 
     /// A function drawn from the posterior.

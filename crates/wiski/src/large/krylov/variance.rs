@@ -22,6 +22,7 @@ use crate::pool::Pool;
 use crate::prior::contract;
 use crate::simd::LANES;
 use crate::structure::{BlockMatrix, StencilMatrix};
+use crate::threads;
 
 /// How many points the variances are checked at.
 const CHECKED: usize = 2 * LANES;
@@ -38,18 +39,13 @@ pub struct VarianceError {
 }
 
 /// The entries of M within a stencil.
-pub(super) fn covariance(
-    posterior: &KrylovPosterior,
-    system: &System,
-) -> Result<(BlockMatrix, VarianceError)> {
+pub(super) fn covariance(posterior: &KrylovPosterior, system: &System) -> Result<BlockMatrix> {
     let lattice = system.stats.lattice();
     let mut stencil = StencilMatrix::zeros(&lattice.grids()[0]);
     add_of_diagonal(system, &mut stencil);
     add_of_block(system, &mut stencil);
     add_remainder(posterior, system, &mut stencil)?;
-    let matrix = BlockMatrix::of_stencil(lattice, stencil);
-    let error = check(posterior, system, &matrix)?;
-    Ok((matrix, error))
+    Ok(BlockMatrix::of_stencil(lattice, stencil))
 }
 
 /// Adds Σ_j B_ij B_kj/P_jj over the coordinates outside the block, for all stored offsets k − i.
@@ -132,26 +128,21 @@ fn add_remainder(posterior: &KrylovPosterior, system: &System, stencil: &mut Ste
     };
     let blocks: Vec<&[Vec<usize>]> = members.chunks(LANES).collect();
     for pair in blocks.chunks(2) {
-        match pair {
-            [first, second] if accuracy.two_threads => {
-                let (one, two) = std::thread::scope(|scope| {
-                    let other = scope.spawn(|| columns_of(second));
-                    let one = columns_of(first);
-                    (one, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                });
-                add(first, &one?);
-                add(second, &two?);
-            }
-            _ => {
-                pair.iter().try_for_each(|colors| columns_of(colors).map(|columns| add(colors, &columns)))?
-            }
-        }
+        let [first, second] = [pair[0], pair.get(1).copied().unwrap_or_default()];
+        let rest = || if second.is_empty() { Ok(Vec::new()) } else { columns_of(second) };
+        let (one, two) = threads::join(accuracy.two_threads, || columns_of(first), rest);
+        add(first, &one?);
+        add(second, &two?);
     }
     Ok(())
 }
 
-/// Compares the variances of random points with those of exact solves.
-fn check(posterior: &KrylovPosterior, system: &System, matrix: &BlockMatrix) -> Result<VarianceError> {
+/// Compares the variances of random points with those of exact solves, which takes about as long as the variances.
+pub(super) fn check(
+    posterior: &KrylovPosterior,
+    system: &System,
+    matrix: &BlockMatrix,
+) -> Result<VarianceError> {
     let lattice = system.stats.lattice();
     let mut rng = posterior.accuracy.rng(4);
     let axes = lattice.grids()[0].axes();

@@ -20,6 +20,7 @@ use super::algebra::{Real, gram_of_columns, mirror, multiply, rounded, solve_low
 use super::data::Table;
 use super::patterns::Patterns;
 use super::radial::{Radial, squared_distances, squared_norms};
+use crate::threads;
 
 /// Rows of a tile: enough for fast products, few enough for a tile of kernel values to stay in the caches.
 const TILE: usize = 256;
@@ -197,20 +198,13 @@ impl<T: Real> Tiles<T> {
         if ranges.len() < 2 {
             return vec![work(&mut self.all)];
         }
-        std::thread::scope(|scope| {
-            let mut rest = self.all.as_mut_slice();
-            let mut handles = Vec::new();
-            let work = &work;
-            for range in ranges {
-                let (mine, others) = std::mem::take(&mut rest).split_at_mut(range.len());
-                rest = others;
-                handles.push(scope.spawn(move || work(mine)));
-            }
-            let join = |handle: std::thread::ScopedJoinHandle<'_, R>| {
-                handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            handles.into_iter().map(join).collect()
-        })
+        let mut rest = self.all.as_mut_slice();
+        let split = |range: std::ops::Range<usize>| {
+            let (mine, others) = std::mem::take(&mut rest).split_at_mut(range.len());
+            rest = others;
+            mine
+        };
+        threads::map(ranges.into_iter().map(split).collect(), work)
     }
 }
 

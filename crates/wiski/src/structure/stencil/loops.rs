@@ -35,7 +35,7 @@ impl WithSimd for SparseProduct<'_> {
                 4 => sparse_strip::<S, 4>(simd, starts, entries, (x, width, from), y),
                 3 => sparse_strip::<S, 3>(simd, starts, entries, (x, width, from), y),
                 2 => sparse_strip::<S, 2>(simd, starts, entries, (x, width, from), y),
-                _ => sparse_strip::<S, 1>(simd, starts, entries, (x, width, from), y),
+                _ => sparse_single::<S>(simd, starts, entries, (x, width, from), y),
             };
         }
     }
@@ -62,6 +62,34 @@ fn sparse_strip<S: Simd, const N: usize>(
         y[i * width + from..][..N].copy_from_slice(&sums);
     }
     N
+}
+
+/// As [`sparse_strip`] for one register, with several sums side by side, since each waits for itself.
+#[inline(always)]
+fn sparse_single<S: Simd>(
+    simd: S,
+    starts: &[u32],
+    entries: &[(u32, f64)],
+    (x, width, from): (&[S::f64s], usize, usize),
+    y: &mut [S::f64s],
+) -> usize {
+    for (i, range) in starts.windows(2).enumerate() {
+        let mut sums = [simd.splat_f64s(0.0); 4];
+        let own = &entries[range[0] as usize..range[1] as usize];
+        let (fours, rest) = own.as_chunks::<4>();
+        for four in fours {
+            for k in 0..4 {
+                let (j, entry) = four[k];
+                sums[k] = simd.mul_add_e_f64s(simd.splat_f64s(entry), x[j as usize * width + from], sums[k]);
+            }
+        }
+        for &(j, entry) in rest {
+            sums[0] = simd.mul_add_e_f64s(simd.splat_f64s(entry), x[j as usize * width + from], sums[0]);
+        }
+        let [a, b, c, d] = sums;
+        y[i * width + from] = simd.add_f64s(simd.add_f64s(a, b), simd.add_f64s(c, d));
+    }
+    1
 }
 
 pub(super) struct MultiplyRowPair<'a> {

@@ -1,0 +1,50 @@
+//! Independent work side by side. Without the feature `threads` it is done in turn, with the same results.
+
+/// Both results; `b` is computed on another thread meanwhile, if that is asked for and there are threads.
+pub(crate) fn join<A, B: Send>(
+    side_by_side: bool,
+    a: impl FnOnce() -> A,
+    b: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    if !(cfg!(feature = "threads") && side_by_side) {
+        let a = a();
+        return (a, b());
+    }
+    std::thread::scope(|scope| {
+        let other = scope.spawn(b);
+        let a = a();
+        // A panic there is a broken promise of this library, and goes on here.
+        (a, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
+/// The results of `work` for each part, in their order; each part has a thread, where there are any.
+pub(crate) fn map<P: Send, R: Send>(parts: Vec<P>, work: impl Fn(P) -> R + Sync) -> Vec<R> {
+    if !cfg!(feature = "threads") || parts.len() < 2 {
+        return parts.into_iter().map(work).collect();
+    }
+    std::thread::scope(|scope| {
+        let work = &work;
+        let handles: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || work(part))).collect();
+        let join = |handle: std::thread::ScopedJoinHandle<'_, R>| {
+            handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        handles.into_iter().map(join).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_the_order_of_the_work() {
+        for side_by_side in [false, true] {
+            assert_eq!(join(side_by_side, || 1, || "two"), (1, "two"));
+        }
+        for n in 0..5 {
+            let parts: Vec<usize> = (0..n).collect();
+            assert_eq!(map(parts.clone(), |k| k * k), parts.iter().map(|k| k * k).collect::<Vec<_>>());
+        }
+    }
+}
