@@ -243,7 +243,7 @@ fn bad_levels_are_rejected_by_name() {
 /// Three classes in a row, with labels that are wrong more often as time goes by.
 fn labeled(i: usize, random: &mut Xoshiro256PlusPlus) -> (f64, &'static str) {
     let x = 3.0 * (0.618_034 * i as f64).fract();
-    let wrong = random.random::<f64>() < 0.05 + 0.2 * (i as f64 / 6000.0);
+    let wrong = random.random::<f64>() < 0.2 + 0.2 * (i as f64 / 6000.0);
     let class = if wrong { random.random_range(0..3) } else { x as usize };
     (x, ["a", "b", "c"][class])
 }
