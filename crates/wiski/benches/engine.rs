@@ -59,7 +59,7 @@ fn main() {
 fn intervals() {
     let point = |i: usize| (0.618_034 * i as f64).fract();
     let target = |i: usize| (6.0 * point(i)).sin() + 0.3 * (0.414_213 * (i * i) as f64).fract();
-    let scores: Vec<f64> = (0..4096).map(|i| 2.0 * (0.754_878 * i as f64).fract()).collect();
+    let scores: Vec<f64> = (0..4096).map(|i| 2.0 * (0.754_878 * f64::from(i)).fract()).collect();
     let levels = [0.5, 0.8, 0.9, 0.95, 0.99];
     let mut control = Conformal::new(&levels, Score::Deviations).expect("levels");
     println!("\nintervals at {} levels", levels.len());
@@ -81,7 +81,9 @@ fn intervals() {
         let intervals = Intervals { kind, ..Intervals::default() };
         let settings = Settings { intervals, schedule: Schedule::Off, ..Settings::default() };
         let mut model = OnlineRegressor::new(1, settings).expect("settings");
-        (0..2000).for_each(|i| drop(model.step(&[point(i)], target(i)).expect("a row")));
+        (0..2000).for_each(|i| {
+            model.step(&[point(i)], target(i)).expect("a row");
+        });
         let mut i = 2000;
         let seconds = time(|| {
             black_box(model.step(&[point(i % 4096)], target(i % 4096)).expect("a row"));

@@ -226,6 +226,25 @@ fn files_without_a_controller_start_with_a_plain_one() {
 }
 
 #[test]
+fn the_promise_holds_while_rows_are_collected_and_begins_anew_after() {
+    let mut model = OnlineRegressor::new(1, Settings { warm_up: Some(1000), ..settings() }).unwrap();
+    let (mut random, mut level, mut inside, mut rows) = (rng(9), 0.0, 0.0, 0.0);
+    for i in 0..1000 {
+        // A level that wanders off: the mean of the targets so far is a poor guess.
+        level += 0.3 * normal(&mut random);
+        let x = (0.618_034 * f64::from(i)).fract();
+        if let Ok(interval) = model.predict_interval(&[x], 0.9) {
+            (inside, rows) = (inside + f64::from(u8::from(interval.contains(level))), rows + 1.0);
+        }
+        assert!(model.step(&[x], level).unwrap().is_none());
+    }
+    assert!((inside / rows - 0.9).abs() < 0.02, "{inside} of {rows}");
+    assert!(model.is_ready() && model.metrics().rows() == 0.0);
+    let plain = Conformal::new(&Intervals::default().levels, Score::Deviations).unwrap();
+    assert_eq!(model.conformal(), Some(&plain));
+}
+
+#[test]
 fn bad_levels_are_rejected_by_name() {
     let model = OnlineRegressor::new(1, settings()).unwrap();
     let p = wiski::Prediction { mean: 0.0, variance: 1.0, noise: 0.0 };

@@ -90,7 +90,7 @@ pub(crate) const ALL: [Experiment; 9] = [
         figure: "not in the paper",
         about: "coverage, in all and in windows of 1,000 rows, and width of intervals by quantile tracking, adaptive \
                 conformal inference, conformal PID control and wiski's own controller, on streams in their own order \
-                and on shuffled tables (parts: vic_elec, elec2, elec2_whole, powerplant, skillcraft, wine_quality)",
+                and on shuffled tables (parts: vic_elec, elec2, nyc_taxi, powerplant and others)",
         needs_data: true,
         run: intervals::run,
     },

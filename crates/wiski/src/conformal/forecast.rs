@@ -143,8 +143,9 @@ impl Forecast {
             self.weights[k] *= 1.0 + (learning * (mean - losses[k])).clamp(-MOST, MOST);
             sum += self.weights[k];
         }
+        let kept = (1.0 - RETURN) / sum;
         for k in 0..TRACKERS {
-            self.weights[k] = (1.0 - RETURN) * self.weights[k] / sum + RETURN * FIRST[k];
+            self.weights[k] = kept * self.weights[k] + RETURN * FIRST[k];
         }
     }
 

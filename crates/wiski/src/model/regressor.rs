@@ -475,9 +475,15 @@ impl OnlineRegressor {
     fn learn(&mut self, x: &[f64], y: f64, noise: f64, time: Option<f64>) -> Result<Outcome> {
         // A refit after the row may change the scale.
         let scale = self.target_scale();
+        let guess = if self.is_ready() { None } else { self.before_warm_up().ok() };
         let outcome = self.online.learn(x, y, noise, time)?;
         if let Some(&said) = self.online.said().first() {
             self.online.task.calibrate(&scale.undo(said), y);
+        } else if let Some(guess) = guess {
+            self.online.task.calibrate(&guess, y);
+        }
+        if guess.is_some() && self.is_ready() {
+            self.begin_intervals();
         }
         Ok(outcome)
     }
@@ -553,13 +559,31 @@ impl OnlineRegressor {
 
     /// Ends the warm-up with the rows seen so far: chooses scaling and features, fits the hyperparameters.
     pub fn finish_warm_up(&mut self) -> Result<()> {
-        self.online.finish_warm_up()
+        let was_ready = self.is_ready();
+        self.online.finish_warm_up()?;
+        if !was_ready {
+            self.begin_intervals();
+        }
+        Ok(())
+    }
+
+    /// Lets the controller of intervals begin anew: after the warm-up another model speaks, and how far off the guesses
+    /// before were says nothing about it.
+    fn begin_intervals(&mut self) {
+        let task = &mut self.online.task;
+        task.conformal = task.conformal.as_ref().map(Conformal::cleared);
+        self.online.publish();
     }
 
     /// Ends a stream: learns features anew from the rows that are still in memory, if there are more of them than at the
     /// last search. Further rows can be learned as before.
     pub fn finish_search(&mut self) -> Result<()> {
-        self.online.finish_search()
+        let was_ready = self.is_ready();
+        self.online.finish_search()?;
+        if !was_ready {
+            self.begin_intervals();
+        }
+        Ok(())
     }
 
     /// Whether features may still be learned anew from rows in memory.
