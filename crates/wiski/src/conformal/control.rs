@@ -190,15 +190,22 @@ impl Conformal {
             let reason = format!("{} levels, where 1 to {MOST_LEVELS} can be tracked", sorted.len());
             return Err(Error::Config { field: "levels".into(), reason });
         }
-        let levels = sorted.into_iter().map(|level| Level::new(level, score)).collect();
-        Ok(Self { score, scales: Scales::new(score.mean()), levels })
+        Ok(Self::begun(sorted.into_iter(), score))
+    }
+
+    /// Before any row. All that follows from the state is computed as it is for a state that was read.
+    fn begun(levels: impl Iterator<Item = f64>, score: Score) -> Self {
+        let levels = levels.map(|level| Level::new(level, score)).collect();
+        let mut new = Self { score, scales: Scales::new(score.mean()), levels };
+        new.refresh();
+        new.levels.iter_mut().for_each(|level| level.last = level.next);
+        new
     }
 
     /// The same levels before any row.
     #[must_use]
     pub fn cleared(&self) -> Self {
-        let levels = self.levels.iter().map(|l| Level::new(l.at, self.score)).collect();
-        Self { score: self.score, scales: Scales::new(self.score.mean()), levels }
+        Self::begun(self.levels(), self.score)
     }
 
     /// The number of scores taken in.
@@ -311,12 +318,12 @@ impl Quantiles {
 /// The quantile at a level from those at others: pairs (level, log plain, log q), from the lowest.
 fn interpolated(points: impl Iterator<Item = (f64, f64, f64)>, level: f64, score: Score) -> f64 {
     let mut before: Option<(f64, f64)> = None;
-    let plain = score.plain(level).ln();
     for (at, plain_at, log_at) in points {
         if at == level {
             return log_at.exp();
         }
         if at > level {
+            let plain = score.plain(level).ln();
             return match before {
                 Some((p, q)) => (q + (log_at - q) * (plain - p) / (plain_at - p)).exp(),
                 None => (log_at + plain - plain_at).exp(),
@@ -324,5 +331,6 @@ fn interpolated(points: impl Iterator<Item = (f64, f64, f64)>, level: f64, score
         }
         before = Some((plain_at, log_at));
     }
+    let plain = score.plain(level).ln();
     before.map_or(plain, |(p, q)| q + plain - p).exp()
 }

@@ -55,12 +55,18 @@ pub(super) struct Scales {
     /// The logarithms s_k.
     #[serde(skip)]
     shifts: [f64; TRACKERS],
+    /// The step of the first tracker: as for a mean of the rows so far, until that is small.
+    #[serde(skip)]
+    first_rate: f64,
 }
 
 impl Scales {
     /// Before any score, whose mean is expected to be so large.
     pub(super) fn new(mean: f64) -> Self {
-        Self { rows: 0.0, slow: mean, fast: [mean; 2], shifts: [0.0; TRACKERS] }
+        let mut new =
+            Self { rows: 0.0, slow: mean, fast: [mean; 2], shifts: [0.0; TRACKERS], first_rate: 0.0 };
+        new.refresh();
+        new
     }
 
     /// Takes in a score.
@@ -77,8 +83,10 @@ impl Scales {
 
     /// Computes what files do not hold.
     pub(super) fn refresh(&mut self) {
+        self.first_rate = RATES[0].max(4.0 / (self.rows + 200.0));
+        let inverse = self.slow.recip();
         for i in 0..2 {
-            let ratio = self.fast[i] / self.slow;
+            let ratio = self.fast[i] * inverse;
             self.shifts[TRACKERS - 2 + i] = ((1.0 - SHARE[i]) + SHARE[i] * ratio).ln();
         }
     }
@@ -103,18 +111,26 @@ pub(super) struct Forecast {
     trackers: [f64; TRACKERS],
     weights: [f64; TRACKERS],
     loss: f64,
+    /// What each tracker says about the row to come, within the range.
+    #[serde(skip)]
+    said: [f64; TRACKERS],
 }
 
 impl Forecast {
     /// All trackers begin with the same logarithm of q.
     pub(super) fn new(log_quantile: f64) -> Self {
-        Self { trackers: [log_quantile; TRACKERS], weights: FIRST, loss: 0.1 }
+        let all = [log_quantile; TRACKERS];
+        Self { trackers: all, weights: FIRST, loss: 0.1, said: all }
     }
 
     /// The logarithm of q for the row to come, within a range.
-    pub(super) fn value(&self, scales: &Scales, range: (f64, f64)) -> f64 {
-        let each = |k: usize| self.weights[k] * (self.trackers[k] + scales.shifts[k]).clamp(range.0, range.1);
-        (0..TRACKERS).map(each).sum()
+    pub(super) fn value(&mut self, scales: &Scales, range: (f64, f64)) -> f64 {
+        let mut value = 0.0;
+        for k in 0..TRACKERS {
+            self.said[k] = within(self.trackers[k] + scales.shifts[k], range);
+            value += self.weights[k] * self.said[k];
+        }
+        value
     }
 
     /// The logarithm of q for rows far ahead, of which recent scores say nothing.
@@ -124,26 +140,25 @@ impl Forecast {
 
     /// Takes in the logarithm of the score for which [`Forecast::value`] was the forecast.
     pub(super) fn observe(&mut self, score: f64, alpha: f64, scales: &Scales, range: (f64, f64)) {
-        let score = score.clamp(range.0, range.1);
+        let score = within(score, range);
+        let mut rates = RATES;
+        rates[0] = scales.first_rate;
         let (mut losses, mut mean) = ([0.0; TRACKERS], 0.0);
         for k in 0..TRACKERS {
-            let said = (self.trackers[k] + scales.shifts[k]).clamp(range.0, range.1);
-            let miss = f64::from(u8::from(score > said));
-            losses[k] = (score - said) * (miss - alpha);
+            let step = if score > self.said[k] { 1.0 - alpha } else { -alpha };
+            losses[k] = (score - self.said[k]) * step;
             mean += self.weights[k] * losses[k];
-            // As a mean of the rows so far would, until the step is small.
-            let first = if k == 0 { 4.0 / (scales.rows + 200.0) } else { 0.0 };
-            let moved = self.trackers[k] + RATES[k].max(first) * (miss - alpha);
-            self.trackers[k] = moved.clamp(range.0, range.1);
+            self.trackers[k] = within(self.trackers[k] + rates[k] * step, range);
         }
         self.loss += SLOW * (mean - self.loss);
         let learning = LEARNING / self.loss.max(1e-6);
         let mut sum = 0.0;
         for k in 0..TRACKERS {
-            self.weights[k] *= 1.0 + (learning * (mean - losses[k])).clamp(-MOST, MOST);
+            self.weights[k] *= 1.0 + within(learning * (mean - losses[k]), (-MOST, MOST));
             sum += self.weights[k];
         }
-        let kept = (1.0 - RETURN) / sum;
+        // The sum stays at one by itself, but for rounding and changes that were cut.
+        let kept = if (sum - 1.0).abs() < 1e-9 { 1.0 - RETURN } else { (1.0 - RETURN) / sum };
         for k in 0..TRACKERS {
             self.weights[k] = kept * self.weights[k] + RETURN * FIRST[k];
         }
@@ -166,6 +181,11 @@ impl Forecast {
             && (sum - 1.0).abs() < 1e-6
             && (0.0..1e9).contains(&self.loss)
     }
+}
+
+/// A value brought into a range.
+fn within(value: f64, range: (f64, f64)) -> f64 {
+    value.max(range.0).min(range.1)
 }
 
 /// A mean of two values.

@@ -324,6 +324,8 @@ fn trackers_move_by_what_they_miss() {
 #[test]
 fn a_file_goes_on_to_the_last_bit_and_hostile_ones_are_rejected() {
     let (mut control, mut random) = (control(), rng(9));
+    let fresh: Conformal = rmp_serde::from_slice(&rmp_serde::to_vec_named(&control).unwrap()).unwrap();
+    assert_eq!(fresh, control);
     for _ in 0..1000 {
         control.observe(2.0 * normal(&mut random).abs());
     }
