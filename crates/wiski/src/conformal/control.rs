@@ -114,9 +114,10 @@ impl Level {
     /// The correction after a row. At the ends of the range it is not moved further out of it, nor left there.
     fn correct(&mut self, miss: bool) {
         let (raw, alpha) = (self.forecasted + self.correction, 1.0 - self.at);
-        if miss && raw >= self.range.1 {
+        // What is rare comes first: misses are hard to predict, for a processor too.
+        if raw >= self.range.1 && miss {
             self.correction = self.correction.min(self.range.1 - self.forecasted);
-        } else if !miss && raw <= self.range.0 {
+        } else if raw <= self.range.0 && !miss {
             self.correction = self.correction.max(self.range.0 - self.forecasted);
         } else {
             self.correction += RATE * (f64::from(u8::from(miss)) - alpha);

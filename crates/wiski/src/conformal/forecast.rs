@@ -145,7 +145,7 @@ impl Forecast {
         rates[0] = scales.first_rate;
         let (mut losses, mut mean) = ([0.0; TRACKERS], 0.0);
         for k in 0..TRACKERS {
-            let step = if score > self.said[k] { 1.0 - alpha } else { -alpha };
+            let step = f64::from(u8::from(score > self.said[k])) - alpha;
             losses[k] = (score - self.said[k]) * step;
             mean += self.weights[k] * losses[k];
             self.trackers[k] = within(self.trackers[k] + rates[k] * step, range);
@@ -185,7 +185,9 @@ impl Forecast {
 
 /// A value brought into a range.
 fn within(value: f64, range: (f64, f64)) -> f64 {
-    value.max(range.0).min(range.1)
+    // Two instructions; `clamp` and `max` would also look for NaN, which does not come here.
+    let value = if value < range.0 { range.0 } else { value };
+    if value > range.1 { range.1 } else { value }
 }
 
 /// A mean of two values.

@@ -41,21 +41,33 @@ pub(super) struct Regression {
     /// What keeps intervals at their level; `None` for Gaussian ones.
     #[serde(default)]
     conformal: Option<Conformal>,
+    /// The level of the running figures and its Gaussian quantile, so that it is not computed for every row.
+    #[serde(skip)]
+    plain: (f64, f64),
     #[serde(skip)]
     target: Option<Target>,
 }
 
 impl Regression {
     pub(super) fn new(moments: TargetMoments, scale: TargetScale) -> Self {
-        Self { moments, scale, conformal: None, target: None }
+        Self { moments, scale, conformal: None, plain: (0.0, 0.0), target: None }
     }
 
     /// The interval of an observation at a level.
     fn interval(&self, prediction: &Prediction, level: f64, horizon: Horizon) -> Result<Interval> {
         match &self.conformal {
             Some(conformal) => Ok(Interval::around(prediction, conformal.quantile(level, horizon)?)),
+            None if level == self.plain.0 => Ok(Interval::around(prediction, self.plain.1)),
             None => Interval::gaussian(prediction, level),
         }
+    }
+
+    /// Keeps intervals as the settings ask for, by the controller that a file held, if it did.
+    fn promise(&mut self, settings: &Settings) -> Result<()> {
+        let level = settings.intervals.level;
+        self.conformal = restored_controller(self.conformal.take(), settings.intervals.controller(false)?);
+        self.plain = (level, Score::Deviations.plain(level));
+        Ok(())
     }
 
     /// Takes note of how far off a prediction was.
@@ -166,7 +178,7 @@ impl Task for Regression {
 
     fn cleared(&self) -> Self {
         let conformal = self.conformal.as_ref().map(Conformal::cleared);
-        Self { conformal, ..Self::new(TargetMoments::default(), self.scale) }
+        Self { conformal, plain: self.plain, ..Self::new(TargetMoments::default(), self.scale) }
     }
 
     fn merge(&mut self, learner: &mut Learner, theirs: &Self, other: &Learner, _: &Settings) -> Result<()> {
@@ -226,7 +238,7 @@ impl OnlineRegressor {
     pub(super) fn restored(online: Online<Regression>, metrics: Prequential, drifts: u64) -> Result<Self> {
         let mut new = Self { online, metrics, drifts };
         let (task, settings) = (&mut new.online.task, &new.online.settings);
-        task.conformal = restored_controller(task.conformal.take(), settings.intervals.controller(false)?);
+        task.promise(settings)?;
         task.moments.check()?;
         task.scale.check()?;
         new.online.restore()?;
@@ -236,7 +248,7 @@ impl OnlineRegressor {
     /// A model of rows with `input_dim` columns.
     pub fn new(input_dim: usize, settings: Settings) -> Result<Self> {
         let mut task = Regression::new(TargetMoments::default(), TargetScale::IDENTITY);
-        task.conformal = settings.intervals.controller(false)?;
+        task.promise(&settings)?;
         let online = Online::new(input_dim, task, settings.resolved(input_dim))?;
         Ok(Self { online, metrics: Prequential::default(), drifts: 0 })
     }
