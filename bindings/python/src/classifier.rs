@@ -11,7 +11,7 @@ use wiski::persist::{self, Columns, Model, Stored};
 use wiski::{Classes, Error, OnlineClassifier, Unseen};
 
 use crate::errors::{Failure, detached, guarded, offset, reject};
-use crate::regressor::{IMAGE_FROM, matrix};
+use crate::regressor::{IMAGE_FROM, horizon, matrix};
 use crate::rows::{Rows, check_column, column};
 use crate::settings::{self, Parameters};
 use crate::shared::Shared;
@@ -178,6 +178,15 @@ impl Classifier {
         self.state.brief(py, |state| Ok(state.model.predict(&x)?.probabilities))
     }
 
+    /// The largest -log p of a class in a set at a level, for the row that comes next or for rows ahead; None if sets are
+    /// those that probabilities say.
+    fn quantile(&self, py: Python<'_>, level: f64, ahead: bool) -> PyResult<Option<f64>> {
+        self.state.brief(py, |state| {
+            let conformal = state.model.conformal();
+            Ok(conformal.map(|conformal| conformal.quantile(level, horizon(ahead))).transpose()?)
+        })
+    }
+
     /// Un-learns rows.
     fn forget(
         &self,
@@ -239,11 +248,14 @@ impl Classifier {
 
     /// Running figures of the predictions made before each row was learned.
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let metrics = self.state.brief(py, |state| Ok(*state.model.metrics()))?;
+        let figures =
+            |state: &mut State| Ok((*state.model.metrics(), state.model.settings().intervals.level));
+        let (metrics, level) = self.state.brief(py, figures)?;
         let dict = PyDict::new(py);
         dict.set_item("rows", metrics.rows())?;
         dict.set_item("accuracy", metrics.accuracy())?;
         dict.set_item("log_loss", metrics.log_loss())?;
+        settings::add_coverage(&dict, metrics.sets(), level, "mean_set_size")?;
         Ok(dict)
     }
 

@@ -10,7 +10,7 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::model::{NoiseModel, Snapshot};
 use wiski::persist::{self, Columns, Model, Stored};
-use wiski::{Error, OnlineRegressor, Prediction};
+use wiski::{Error, Horizon, OnlineRegressor, Prediction};
 
 use crate::errors::{Failure, detached, guarded, offset, reject};
 use crate::rows::{Rows, check_column, column};
@@ -96,6 +96,11 @@ impl Regressor {
 
 /// A mean and a covariance.
 type Joint<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>);
+
+/// Which rows are meant.
+pub(crate) fn horizon(ahead: bool) -> Horizon {
+    if ahead { Horizon::Ahead } else { Horizon::Next }
+}
 
 /// The standard deviation of an observation, or of the function.
 fn deviation(p: &Prediction, noise: bool) -> f64 {
@@ -227,6 +232,12 @@ impl Regressor {
     fn predict_one(&self, py: Python<'_>, x: Vec<f64>, noise: bool) -> PyResult<(f64, f64)> {
         let p = self.state.brief(py, |state| Ok(state.model.predict(&x)?))?;
         Ok((p.mean, deviation(&p, noise)))
+    }
+
+    /// Half the width of intervals at a level, in standard deviations: for the row that comes next, or for rows ahead.
+    fn quantile(&self, py: Python<'_>, level: f64, ahead: bool) -> PyResult<f64> {
+        let one = Prediction { mean: 0.0, variance: 1.0, noise: 0.0 };
+        self.state.brief(py, |state| Ok(state.model.interval(&one, level, horizon(ahead))?.upper))
     }
 
     /// How long the library takes for a prediction, in seconds: what a call from Python adds is measured against it.
@@ -411,12 +422,15 @@ impl Regressor {
 
     /// Running figures of the predictions made before each row was learned.
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let metrics = self.state.brief(py, |state| Ok(*state.model.metrics()))?;
+        let figures =
+            |state: &mut State| Ok((*state.model.metrics(), state.model.settings().intervals.level));
+        let (metrics, level) = self.state.brief(py, figures)?;
         let dict = PyDict::new(py);
         dict.set_item("rows", metrics.rows())?;
         dict.set_item("rmse", metrics.rmse())?;
         dict.set_item("nll", metrics.nll())?;
         dict.set_item("coverage95", metrics.coverage95())?;
+        settings::add_coverage(&dict, metrics.intervals(), level, "mean_width")?;
         Ok(dict)
     }
 

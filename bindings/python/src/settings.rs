@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use wiski::feature::Column;
-use wiski::model::{HalfLife, InputScaling, NoiseModel, StartValue};
+use wiski::model::{Coverage, HalfLife, InputScaling, Intervals, NoiseModel, StartValue};
 use wiski::{Error, Kernel, Result, Settings};
 
 /// The parameters, as a Python dictionary gives them.
@@ -26,6 +26,9 @@ pub(crate) struct Parameters {
     periodic: Vec<(usize, f64)>,
     categorical: Vec<(usize, usize)>,
     known_noise: bool,
+    intervals: String,
+    level: f64,
+    empty_sets: bool,
     memory: usize,
     rank_budget: usize,
     rank_tolerance: f64,
@@ -47,6 +50,12 @@ impl Parameters {
             schedule: self.schedule.parse()?,
             inputs: self.bounds.clone().map_or(InputScaling::WarmUp, InputScaling::Bounds),
             noise: if self.known_noise { NoiseModel::Known } else { NoiseModel::Learned },
+            intervals: Intervals {
+                kind: self.intervals.parse()?,
+                level: self.level,
+                empty_sets: self.empty_sets,
+                ..Intervals::default()
+            },
             warm_up: self.warm_up,
             off_grid: self.off_grid.parse()?,
             max_grid_points: self.max_grid_points,
@@ -82,6 +91,23 @@ impl Parameters {
 /// A start value, in the units of the data.
 fn start_value((name, values): &(String, Vec<f64>)) -> StartValue {
     StartValue { name: name.clone(), values: values.clone(), fixed: false }
+}
+
+/// Adds how intervals or sets have held to a dictionary of figures; `size` is the name of their mean size.
+pub(crate) fn add_coverage(
+    dict: &Bound<'_, PyDict>,
+    coverage: &Coverage,
+    level: f64,
+    size: &str,
+) -> PyResult<()> {
+    dict.set_item("level", level)?;
+    dict.set_item("coverage", coverage.share())?;
+    dict.set_item(size, coverage.mean_size())?;
+    if let Some((lowest, highest)) = coverage.windows() {
+        dict.set_item("lowest_window", lowest)?;
+        dict.set_item("highest_window", highest)?;
+    }
+    Ok(())
 }
 
 /// The parameters of an estimator with these settings.
@@ -122,6 +148,9 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, settings: &Settings) -> PyResult<Bou
     dict.set_item("periodic", if periodic.is_empty() { None } else { Some(periodic) })?;
     dict.set_item("categorical", if categorical.is_empty() { None } else { Some(categorical) })?;
     dict.set_item("known_noise", settings.noise == NoiseModel::Known)?;
+    dict.set_item("intervals", settings.intervals.kind.to_string())?;
+    dict.set_item("level", settings.intervals.level)?;
+    dict.set_item("empty_sets", settings.intervals.empty_sets)?;
     dict.set_item("memory", settings.memory)?;
     dict.set_item("rank_budget", settings.rank_budget)?;
     dict.set_item("rank_tolerance", settings.rank_tolerance)?;

@@ -4,7 +4,7 @@ import math
 import pickle
 
 import pytest
-from river import checks, datasets, evaluate, metrics, preprocessing
+from river import checks, conf, datasets, evaluate, metrics, preprocessing, stats
 
 import wiski
 from wiski.river import OnlineGP
@@ -42,6 +42,23 @@ def test_equal_to_the_estimator(waves):
     assert distribution.sigma == pytest.approx(std[0], rel=1e-9)
     assert ours.metrics_ == model.metrics_
     assert pickle.loads(pickle.dumps(ours)).predict_one(x) == mean[0]
+
+
+def test_intervals_hold_along_a_stream():
+    """The convention of river.conf, on the stream of its own example, whose jackknife has 0.939 and 4.08."""
+    model = OnlineGP(confidence_level=0.9)
+    inside, widths = stats.Mean(), stats.Mean()
+    for x, y in datasets.TrumpApproval():
+        interval = model.predict_one(x, with_interval=True)
+        assert isinstance(interval, conf.Interval) and interval.lower < interval.upper < math.inf
+        inside.update(y in interval)
+        widths.update(interval.width)
+        model.learn_one(x, y)
+    assert inside.get() == pytest.approx(0.9, abs=0.015)
+    assert model.metrics_["level"] == 0.9
+    assert model.metrics_["coverage"] == pytest.approx(0.9, abs=0.015)
+    with pytest.raises(wiski.WiskiError, match="not both"):
+        model.predict_one(x, with_dist=True, with_interval=True)
 
 
 def test_features_that_are_missing():

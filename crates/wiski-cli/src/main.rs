@@ -7,6 +7,7 @@ mod commands;
 mod files;
 mod input;
 mod inputs;
+mod intervals;
 mod model_options;
 mod names;
 mod output;

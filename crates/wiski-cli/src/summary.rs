@@ -1,29 +1,34 @@
 //! What a stream came to: as a table for people, as JSON for programs.
 
 use serde_json::{Map, Value, json};
-use wiski::model::{Prequential, PrequentialClasses, in_user_units};
+use wiski::model::{Coverage, Prequential, PrequentialClasses, in_user_units};
 use wiski::persist::{Model, Stored};
+
+use crate::intervals::percent;
 
 /// The figures of predictions on rows the model had not seen.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Figures {
-    Numbers(Prequential),
-    Classes(PrequentialClasses),
+    /// Of numbers, with the level of their intervals.
+    Numbers(Prequential, f64),
+    /// Of classes, with the level of their sets.
+    Classes(PrequentialClasses, f64),
 }
 
 impl Figures {
     /// The figures of the predictions made along the stream.
     pub(crate) fn of_stream(model: &Model) -> Self {
+        let level = model.settings().intervals.level;
         match model {
-            Model::Regressor(model) => Self::Numbers(*model.metrics()),
-            Model::Classifier(model) => Self::Classes(*model.metrics()),
+            Model::Regressor(model) => Self::Numbers(*model.metrics(), level),
+            Model::Classifier(model) => Self::Classes(*model.metrics(), level),
         }
     }
 
     fn rows(self) -> f64 {
         match self {
-            Self::Numbers(m) => m.rows(),
-            Self::Classes(m) => m.rows(),
+            Self::Numbers(m, _) => m.rows(),
+            Self::Classes(m, _) => m.rows(),
         }
     }
 
@@ -31,9 +36,20 @@ impl Figures {
     fn values(self) -> Vec<(&'static str, f64)> {
         match self {
             _ if self.rows() == 0.0 => Vec::new(),
-            Self::Numbers(m) => vec![("rmse", m.rmse()), ("nll", m.nll()), ("coverage95", m.coverage95())],
-            Self::Classes(m) => vec![("accuracy", m.accuracy()), ("log_loss", m.log_loss())],
+            Self::Numbers(m, _) => {
+                vec![("rmse", m.rmse()), ("nll", m.nll()), ("coverage95", m.coverage95())]
+            }
+            Self::Classes(m, _) => vec![("accuracy", m.accuracy()), ("log_loss", m.log_loss())],
         }
+    }
+
+    /// How intervals or sets have held, their level, and what their size is called; `None` without rows.
+    fn coverage(&self) -> Option<(&Coverage, f64, &'static str)> {
+        let (coverage, level, name) = match self {
+            Self::Numbers(m, level) => (m.intervals(), *level, "mean_width"),
+            Self::Classes(m, level) => (m.sets(), *level, "mean_set_size"),
+        };
+        (coverage.rows() > 0.0).then_some((coverage, level, name))
     }
 
     fn json(self) -> Value {
@@ -42,17 +58,38 @@ impl Figures {
         }
         let mut map: Map<_, _> = self.values().into_iter().map(|(k, v)| (k.into(), json!(v))).collect();
         map.insert("rows".into(), json!(self.rows()));
+        if let Some((coverage, level, size)) = self.coverage() {
+            map.insert("level".into(), json!(level));
+            map.insert("coverage".into(), json!(coverage.share()));
+            map.insert(size.into(), json!(coverage.mean_size()));
+            map.insert("coverage_of_windows".into(), json!(coverage.windows().map(|(lo, hi)| [lo, hi])));
+        }
         Value::Object(map)
     }
 
     fn text(self) -> String {
         let show = |(name, value): (&str, f64)| match name {
-            "coverage95" => format!("{:.1} % of targets in the 95 % interval", 100.0 * value),
             "accuracy" => format!("accuracy {:.2} %", 100.0 * value),
             "log_loss" => format!("log-loss {value:.4}"),
             name => format!("{} {value:.4}", name.to_uppercase()),
         };
-        let all: Vec<String> = self.values().into_iter().map(show).collect();
+        let values = self.values().into_iter().filter(|(name, _)| *name != "coverage95");
+        let mut all: Vec<String> = values.map(show).collect();
+        if let Some((coverage, level, _)) = self.coverage() {
+            let (share, size) = (100.0 * coverage.share(), coverage.mean_size());
+            all.push(match self {
+                Self::Numbers(..) => {
+                    let width = brief(size);
+                    format!(
+                        "{share:.1} % of targets in the {} interval of mean width {width}",
+                        percent(level)
+                    )
+                }
+                Self::Classes(..) => {
+                    format!("{share:.1} % of classes in the {} set of {size:.2} on average", percent(level))
+                }
+            });
+        }
         if all.is_empty() { "nothing was predicted".into() } else { all.join(", ") }
     }
 }
@@ -114,6 +151,12 @@ impl Summary<'_> {
             line("off the grid", format!("{rows} rows, of which nothing was learned (--off-grid prior)"));
         }
         line("along the stream", Figures::of_stream(&self.stored.model).text());
+        if let Some((low, high)) =
+            Figures::of_stream(&self.stored.model).coverage().and_then(|c| c.0.windows())
+        {
+            let shares = format!("{:.1} to {:.1} %", 100.0 * low, 100.0 * high);
+            line("1,000 rows each", format!("{shares} inside"));
+        }
         if let Some(holdout) = self.holdout {
             line("held out", format!("{} ({} rows)", holdout.text(), holdout.rows()));
         }

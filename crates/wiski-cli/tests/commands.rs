@@ -155,8 +155,16 @@ fn predictions_are_added_to_the_rows_as_they_are() {
     assert!(lines[1].starts_with("\"x, \"\"y\"\"\",0.5,1.5,"), "{}", lines[1]);
     let (mean, std) = (column(&out, "mean")[1], column(&out, "std")[1]);
     assert!((mean - 3f64.sin() * 1f64.cos()).abs() < 0.1);
-    assert!((column(&out, "upper")[1] - mean - 1.959_963_984_540_054 * std).abs() < 1e-12);
-    assert!((mean - column(&out, "lower")[1] - 1.959_963_984_540_054 * std).abs() < 1e-12);
+    let plain = folder.ok("predict m.wiski odd.csv --intervals gaussian");
+    assert!((column(&plain, "upper")[1] - mean - 1.959_963_984_540_054 * std).abs() < 1e-12);
+    assert!((mean - column(&plain, "lower")[1] - 1.959_963_984_540_054 * std).abs() < 1e-12);
+    // What the stream has taught about intervals is a factor for all rows.
+    let half = column(&out, "upper")[1] - mean;
+    assert!((0.7..1.4).contains(&(half / (1.959_963_984_540_054 * std))), "{half}");
+    assert!((mean - column(&out, "lower")[1] - half).abs() < 1e-12);
+    let wide = folder.ok("predict m.wiski odd.csv --level 0.99");
+    assert!(column(&wide, "upper")[1] - mean > 1.1 * half && column(&wide, "std")[1] == std);
+    folder.rejected("predict m.wiski odd.csv --level 95", "--level: 95 is not a share");
     let latent = folder.ok("predict m.wiski odd.csv --latent -o latent.csv");
     assert_eq!(latent, "");
     assert!(column(&folder.read("latent.csv"), "std")[1] < 0.7 * std);
@@ -354,7 +362,7 @@ fn classes_are_streamed_and_predicted() {
     }
     let right = out.lines().skip(1).filter(|l| l.split(',').nth(2) == l.split(',').nth(3)).count();
     assert!(right > 53, "{right} of 60");
-    assert!(folder.read("p.csv").starts_with("row,label,predicted,probability,probability_of_label\n"));
+    assert!(folder.read("p.csv").starts_with("row,label,predicted,probability,probability_of_label,set\n"));
     folder.ok("update m.wiski new.csv");
     folder.ok("forget m.wiski new.csv");
     folder.rejected("sample m.wiski", "not of classes");
@@ -442,20 +450,20 @@ fn every_row_is_answered_as_it_arrives() {
         writeln!(input, "{line}").unwrap();
         if i == 0 {
             output.read_line(&mut answer).unwrap();
-            assert_eq!(answer, "row,mean,std,residual,alarm,drift\n");
+            assert_eq!(answer, "row,mean,std,residual,alarm,drift,lower,upper\n");
         }
         answer.clear();
         // Would wait for ever if the answer came late.
         output.read_line(&mut answer).unwrap();
         let cells: Vec<&str> = answer.trim_end().split(',').collect();
-        assert_eq!((cells.len(), cells[0]), (6, (i + 1).to_string().as_str()), "{answer}");
+        assert_eq!((cells.len(), cells[0]), (8, (i + 1).to_string().as_str()), "{answer}");
         assert_eq!(cells[1].is_empty(), i < 20, "{answer}");
         // What comes after an outlier that was learned may well look odd to the model.
         if i <= 50 {
             assert_eq!(cells[4], if i == 50 { "1" } else { "0" }, "{answer}");
         }
         if i == 51 {
-            assert!(!cells[1].is_empty() && cells[3].is_empty(), "{answer}");
+            assert!(!cells[1].is_empty() && cells[3].is_empty() && !cells[7].is_empty(), "{answer}");
         }
     }
     drop(input);

@@ -10,6 +10,7 @@
 mod axis;
 mod calibration;
 mod comparison;
+mod coverage;
 mod curve;
 mod drawing;
 mod learning;
@@ -23,6 +24,7 @@ mod trace;
 
 pub use calibration::{Calibration, Reliability};
 pub use comparison::{Comparison, Line, Lines, Snapshot, Snapshots};
+pub use coverage::Coverage;
 pub use curve::{Curve, Effect, Effects, Samples};
 pub use drawing::Drawing;
 pub use learning::{Hyperparameters, LearningCurves, Metric, Track};

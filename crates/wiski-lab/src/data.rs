@@ -10,6 +10,16 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::io::Read;
 use std::path::Path;
 
+/// The text of `NAME.csv.gz`.
+pub fn read_text(folder: &Path, name: &str) -> anyhow::Result<String> {
+    let path = folder.join(format!("{name}.csv.gz"));
+    let at = || path.display().to_string();
+    let file = std::fs::File::open(&path).with_context(at)?;
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(file).read_to_string(&mut text).with_context(at)?;
+    Ok(text)
+}
+
 /// Rows of inputs, one after the other, and their targets.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Table {
@@ -24,12 +34,7 @@ pub struct Table {
 impl Table {
     /// Reads `NAME.csv.gz`: a header, then numbers; the last column is the target.
     pub fn read(folder: &Path, name: &str) -> anyhow::Result<Self> {
-        let path = folder.join(format!("{name}.csv.gz"));
-        let at = || path.display().to_string();
-        let file = std::fs::File::open(&path).with_context(at)?;
-        let mut text = String::new();
-        flate2::read::GzDecoder::new(file).read_to_string(&mut text).with_context(at)?;
-        Self::parse(&text).with_context(at)
+        Self::parse(&read_text(folder, name)?).with_context(|| format!("{name}.csv.gz"))
     }
 
     fn parse(text: &str) -> anyhow::Result<Self> {

@@ -9,16 +9,18 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Instant;
 
+use wiski::conformal::{Conformal, Horizon, Score};
 use wiski::evidence::Evidence;
 use wiski::feature::{Normalizer, Tape};
 use wiski::grid::{Grid, Lattice};
 use wiski::kernel::{Family, Kernel};
 use wiski::learn::{HyperSpace, LbfgsB};
+use wiski::model::{IntervalKind, Intervals};
 use wiski::points::Points;
 use wiski::posterior::{Posterior, Prediction, Workspace};
 use wiski::stats::Stats;
 use wiski::structure::{Symmetric, Toeplitz, ToeplitzMethod};
-use wiski::{Features, OnlineGp, OnlineRegressor, Pool, Settings, Wiski};
+use wiski::{Features, OnlineGp, OnlineRegressor, Pool, Schedule, Settings, Wiski};
 
 /// The default cut-off of the model.
 const CUTOFF: f64 = 1e-12;
@@ -31,6 +33,9 @@ fn main() {
     );
     if std::env::args().any(|a| a == "delayed") {
         return delayed(&limits);
+    }
+    if std::env::args().any(|a| a == "intervals") {
+        return intervals();
     }
     let (rows, source) = power_plant();
     println!("data: {source}, {} rows", rows.len());
@@ -47,6 +52,45 @@ fn main() {
     additive(20, 16, 0.33);
     points(20, 16, 0.33, 512);
     delayed(&limits);
+    intervals();
+}
+
+/// What keeping intervals at their level adds to a row (`-- intervals`).
+fn intervals() {
+    let point = |i: usize| (0.618_034 * i as f64).fract();
+    let target = |i: usize| (6.0 * point(i)).sin() + 0.3 * (0.414_213 * (i * i) as f64).fract();
+    let scores: Vec<f64> = (0..4096).map(|i| 2.0 * (0.754_878 * f64::from(i)).fract()).collect();
+    let levels = [0.5, 0.8, 0.9, 0.95, 0.99];
+    let mut control = Conformal::new(&levels, Score::Deviations).expect("levels");
+    println!("\nintervals at {} levels", levels.len());
+    let report = |name: &str, seconds: f64| println!("  {name:<44} {:>7.1} ns", 1e9 * seconds);
+    let mut i = 0;
+    let seconds = time(|| {
+        control.observe(black_box(scores[i % scores.len()]));
+        i += 1;
+    });
+    report("take in a score", seconds);
+    report(
+        "quantile at one level",
+        time(|| drop(black_box(control.quantile(black_box(0.95), Horizon::Next)))),
+    );
+    for (name, kind) in [
+        ("predict and learn a row, Gaussian", IntervalKind::Gaussian),
+        ("the same, conformal", IntervalKind::Conformal),
+    ] {
+        let intervals = Intervals { kind, ..Intervals::default() };
+        let settings = Settings { intervals, schedule: Schedule::Off, ..Settings::default() };
+        let mut model = OnlineRegressor::new(1, settings).expect("settings");
+        (0..2000).for_each(|i| {
+            model.step(&[point(i)], target(i)).expect("a row");
+        });
+        let mut i = 2000;
+        let seconds = time(|| {
+            black_box(model.step(&[point(i % 4096)], target(i % 4096)).expect("a row"));
+            i += 1;
+        });
+        report(&format!("{name} (p = {})", model.model().map_or(0, Wiski::rank)), seconds);
+    }
 }
 
 /// Predicting and conditioning row by row, at once and with rows that wait for each other (`-- delayed`).

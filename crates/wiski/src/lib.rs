@@ -35,7 +35,8 @@
 //! 12. [`learn`]: optimizers, transforms and priors for hyperparameters; projections and sums of grids chosen on
 //!     rows in memory; inducing points learned on them.
 //! 13. [`exact`]: the exact process without a grid, for few rows.
-//! 14. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
+//! 14. [`conformal`]: intervals that hold along a stream, whatever the data do.
+//! 15. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
 //!     rows.
 //!
 //! # Features
@@ -52,6 +53,7 @@
 //! observation i.
 
 mod error;
+mod normal;
 mod pool;
 mod saved;
 mod simd;
@@ -88,12 +90,15 @@ pub mod learn;
 
 pub mod exact;
 
+pub mod conformal;
+
 pub mod model;
 
 pub mod decide;
 
 pub mod persist;
 
+pub use conformal::{Horizon, Interval};
 pub use error::{Error, IoError, Result};
 pub use evidence::Evidence;
 pub use kernel::Kernel;

@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from wiski import _core
 from wiski._errors import WiskiError, warn_of_failure
-from wiski._estimator import PARAMETERS, OnlineGP, name_of, optional
+from wiski._estimator import PARAMETERS, OnlineGP, is_ahead, levels_of, name_of, optional
 
 
 class OnlineGPClassifier(ClassifierMixin, OnlineGP):
@@ -27,6 +27,8 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
     {PARAMETERS}
     unseen : {{"error", "add"}}, default="error"
         What to do with a class that comes up after the warm-up: reject the row, or make it a new class.
+    empty_sets : bool, default=False
+        Whether ``predict_set`` may say no class at all. If not, a set has at least the likeliest.
 
     Attributes
     ----------
@@ -69,6 +71,9 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         off_grid: str = "extend",
         max_grid_points: int = 16384,
         engine: str = "auto",
+        intervals: str = "conformal",
+        level: float = 0.95,
+        empty_sets: bool = False,
         memory: int = 8192,
         rank_budget: int = 768,
         rank_tolerance: float = 1e-12,
@@ -89,6 +94,9 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         self.off_grid = off_grid
         self.max_grid_points = max_grid_points
         self.engine = engine
+        self.intervals = intervals
+        self.level = level
+        self.empty_sets = empty_sets
         self.memory = memory
         self.rank_budget = rank_budget
         self.rank_tolerance = rank_tolerance
@@ -209,6 +217,63 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         """The likeliest class of each row."""
         probabilities = self.predict_proba(X)
         return self.classes_[np.argmax(probabilities, axis=1)]
+
+    def predict_set(
+        self, X: Any, level: Any = 0.95, horizon: str | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The likeliest class of each row, and the set of classes that holds the right one with probability ``level``.
+
+        Sets are made by the likelihood of classes: those less likely than a threshold are left out, and the threshold
+        is moved along the stream so that the share of rows whose class is inside stays at the level (or above, since
+        the likeliest class is always inside), whatever the data do. With ``intervals="gaussian"`` a set has the fewest
+        classes whose probabilities sum to the level.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_rows, n_features)
+        level : float or sequence of float, default=0.95
+            MAPIE's confidence level.
+        horizon : {"next", "ahead"}, default=None
+            As for :meth:`OnlineGPRegressor.predict_interval`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_rows,)
+        sets : ndarray of bool of shape (n_rows, n_classes)
+            In the order of ``classes_``; of shape (n_rows, n_classes, n_levels) for several levels.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from wiski import OnlineGPClassifier
+        >>> X = np.linspace(0, 1, 200)[:, None]
+        >>> model = OnlineGPClassifier().fit(X, np.where(X[:, 0] < 0.5, "low", "high"))
+        >>> labels, sets = model.predict_set([[0.1], [0.5]], level=0.95)
+        >>> [model.classes_[inside].tolist() for inside in sets][0]
+        ['low']
+        """
+        probabilities = self.predict_proba(X)
+        levels, single = levels_of(level)
+        ahead = is_ahead(horizon, len(probabilities))
+        best = np.argmax(probabilities, axis=1)
+        each = [self._sets(probabilities, best, one, ahead) for one in levels]
+        return self.classes_[best], each[0] if single else np.stack(each, axis=-1)
+
+    def _sets(self, probabilities: np.ndarray, best: np.ndarray, level: float, ahead: bool) -> np.ndarray:
+        rows, surprise = np.arange(len(best)), self.model_.quantile(level, ahead)
+        if surprise is None:
+            order = np.argsort(-probabilities, axis=1, kind="stable")
+            ranked = np.take_along_axis(probabilities, order, axis=1)
+            # A class is inside while those that are likelier do not have the level yet.
+            before = np.cumsum(ranked, axis=1) - ranked
+            inside = np.empty_like(before, dtype=bool)
+            np.put_along_axis(inside, order, before < level, axis=1)
+            return inside
+        with np.errstate(divide="ignore"):
+            inside = -np.log(probabilities) <= surprise
+        if not self.empty_sets:
+            inside[rows, best] = True
+        return inside
 
     # -- from elsewhere --------------------------------------------------------------------------------------
 

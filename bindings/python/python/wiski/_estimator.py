@@ -47,6 +47,11 @@ PARAMETERS = """features : str, default="auto"
         The largest number of points to which a grid may grow by itself; one that is asked for may have a million.
     engine : {"auto", "dense", "sparse", "krylov"}, default="auto"
         How posteriors are computed: by the size of the grid and the kernel, or as told.
+    intervals : {"conformal", "gaussian"}, default="conformal"
+        Where intervals and sets come from: kept along the stream so that they hold their share of targets, whatever
+        the data do, or what the model says.
+    level : float, default=0.95
+        The share of targets that the running figures (``metrics_``) are about.
     memory : int, default=8192
         The number of first rows from which a sum of grids learns its features.
     rank_budget : int, default=768
@@ -89,6 +94,9 @@ class OnlineGP(BaseEstimator):
             "periodic": [(_place(k, columns, "periodic"), v) for k, v in (self.periodic or {}).items()],
             "categorical": [(_place(k, columns, "categorical"), v) for k, v in (self.categorical or {}).items()],
             "known_noise": getattr(self, "known_noise", False),
+            "intervals": self.intervals,
+            "level": float(self.level),
+            "empty_sets": getattr(self, "empty_sets", False),
             "memory": self.memory,
             "rank_budget": self.rank_budget,
             "rank_tolerance": self.rank_tolerance,
@@ -212,6 +220,21 @@ class OnlineGP(BaseEstimator):
             estimator.feature_names_in_ = np.asarray(model.inputs, dtype=object)
         estimator.model_ = model
         return estimator
+
+
+def levels_of(level: Any) -> tuple[list[float], bool]:
+    """The levels asked for, and whether it was a single number."""
+    array = np.asarray(level, dtype=np.float64)
+    if array.ndim > 1 or array.size == 0 or not ((array > 0) & (array < 1)).all():
+        raise WiskiError(f"level: {level!r} is not a share between 0 and 1, nor several of them")
+    return np.atleast_1d(array).tolist(), array.ndim == 0
+
+
+def is_ahead(horizon: str | None, rows: int) -> bool:
+    """Whether rows are taken to be far ahead: where nothing is said, several are, and a single one comes next."""
+    if horizon not in (None, "next", "ahead"):
+        raise WiskiError(f"horizon: {horizon!r} is not 'next' or 'ahead'")
+    return rows != 1 if horizon is None else horizon == "ahead"
 
 
 def _place(column: Any, columns: list[str], parameter: str) -> int:

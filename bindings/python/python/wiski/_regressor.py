@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from wiski import _core
 from wiski._errors import WiskiError, warn_of_failure
-from wiski._estimator import PARAMETERS, OnlineGP, name_of, optional
+from wiski._estimator import PARAMETERS, OnlineGP, is_ahead, levels_of, name_of, optional
 from wiski._stats import Stats
 
 
@@ -75,6 +75,8 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         off_grid: str = "extend",
         max_grid_points: int = 16384,
         engine: str = "auto",
+        intervals: str = "conformal",
+        level: float = 0.95,
         memory: int = 8192,
         rank_budget: int = 768,
         rank_tolerance: float = 1e-12,
@@ -95,6 +97,8 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         self.off_grid = off_grid
         self.max_grid_points = max_grid_points
         self.engine = engine
+        self.intervals = intervals
+        self.level = level
         self.memory = memory
         self.rank_budget = rank_budget
         self.rank_tolerance = rank_tolerance
@@ -246,6 +250,54 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
             raise WiskiError("predict: either return_std or return_cov, not both")
         mean, covariance = self.model_.joint(X, include_noise)
         return mean, covariance if added is None else covariance + np.diag(added)
+
+    def predict_interval(
+        self, X: Any, level: Any = 0.95, horizon: str | None = None, noise: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The mean at each row, and the interval that holds an observation there with probability ``level``.
+
+        With ``intervals="conformal"`` the width of intervals is moved along the stream so that the share of targets
+        inside stays at the level, whatever the data do; at the levels 0.5, 0.8, 0.9, 0.95, 0.99 and ``level`` of the
+        constructor that is kept row by row, and others lie in between. With ``"gaussian"`` intervals are those of the
+        predicted distribution.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_rows, n_features)
+        level : float or sequence of float, default=0.95
+            MAPIE's confidence level.
+        horizon : {"next", "ahead"}, default=None
+            Whether the errors of the last few rows say something about these: "next" for the row that comes next in
+            the stream, for which the promise is made, "ahead" for rows further ahead or elsewhere. None is "next" for
+            a single row and "ahead" for several.
+        noise : array-like of shape (n_rows,), default=None
+            The noise variance of an observation at each row, with ``known_noise``.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_rows,)
+        intervals : ndarray of shape (n_rows, 2)
+            Lower and upper ends; of shape (n_rows, 2, n_levels) for several levels.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from wiski import OnlineGPRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(0, 10, size=(2000, 1))
+        >>> y = np.sin(X[:, 0]) + 0.3 * rng.standard_t(2, size=2000)
+        >>> model = OnlineGPRegressor().partial_fit(X[:1000], y[:1000])
+        >>> mean, intervals = model.predict_interval(X[1000:], level=0.9)
+        >>> inside = (intervals[:, 0] <= y[1000:]) & (y[1000:] <= intervals[:, 1])
+        >>> bool(0.87 < inside.mean() < 0.93)
+        True
+        """
+        mean, std = self.predict(X, return_std=True, noise=noise)
+        levels, single = levels_of(level)
+        ahead = is_ahead(horizon, len(mean))
+        half = [self.model_.quantile(one, ahead) * std for one in levels]
+        each = [np.column_stack([mean - h, mean + h]) for h in half]
+        return mean, each[0] if single else np.stack(each, axis=-1)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Values at rows of functions drawn from the posterior: an array of shape (n_rows, n_samples). Each

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import numbers
+from statistics import NormalDist
 from typing import Any
 
-from river import base, proba
+from river import base, conf, proba
 
 from wiski import _core
 from wiski._errors import WiskiError
@@ -40,6 +41,8 @@ class OnlineGP(base.Regressor):
         The largest rank of a sum of grids.
     seed
         The seed of everything random.
+    confidence_level
+        The share of targets that intervals hold: along the stream it is kept, whatever the data do.
 
     Examples
     --------
@@ -67,6 +70,7 @@ class OnlineGP(base.Regressor):
         off_grid: str = "extend",
         rank_budget: int = 768,
         seed: int = 0,
+        confidence_level: float = 0.95,
     ) -> None:
         self.features = features
         self.grid = grid
@@ -76,6 +80,7 @@ class OnlineGP(base.Regressor):
         self.half_life = half_life
         self.off_grid = off_grid
         self.rank_budget = rank_budget
+        self.confidence_level = confidence_level
         self.seed = seed
         self._model: Any = None
         self._names: list[Any] = []
@@ -97,6 +102,7 @@ class OnlineGP(base.Regressor):
             half_life=self.half_life,
             off_grid=self.off_grid,
             rank_budget=self.rank_budget,
+            level=self.confidence_level,
             random_state=self.seed,
         )._parameters([str(name) for name in self._names])
         names = [str(name) for name in self._names]
@@ -125,13 +131,21 @@ class OnlineGP(base.Regressor):
         for name, value in zip(self._names, row):
             self._means[name] += (value - self._means[name]) / self._rows
 
-    def predict_one(self, x: dict[Any, Any], with_dist: bool = False) -> Any:
-        """What the model says about a row: a number, or a Gaussian distribution of observations."""
+    def predict_one(self, x: dict[Any, Any], with_dist: bool = False, with_interval: bool = False) -> Any:
+        """What the model says about a row: a number, a Gaussian distribution of observations, or the interval
+        (``river.conf.Interval``) that holds the target of the row that comes next with ``confidence_level``."""
+        if with_dist and with_interval:
+            raise WiskiError("predict_one: either with_dist or with_interval, not both")
         if self._rows < 2:
             # Nothing is known about the spread yet.
             mean, std = self._first_target, 1.0
         else:
             mean, std = self._model.predict_one(self._row(x), True)
+        if with_interval:
+            level = self.confidence_level
+            plain = self._model is None
+            half = std * (NormalDist().inv_cdf(0.5 + 0.5 * level) if plain else self._model.quantile(level, False))
+            return conf.Interval(lower=mean - half, upper=mean + half)
         if not with_dist:
             return mean
         # river's Gaussian is made of what it has seen: two values with this mean and deviation.

@@ -4,15 +4,19 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use wiski::model::Z95;
 use wiski::persist::{Answer, Model, Stored};
+use wiski::{Horizon, Interval, Prediction};
 
 use crate::files::Inputs;
 use crate::input::{Row, Source};
+use crate::intervals::IntervalOptions;
 use crate::output::Output;
 use crate::reading::{self, BadRows, ReadingOptions, Wanted};
 
-/// Add predictions to the rows of a file: mean, std, lower and upper (95 %), or a probability for each class.
+/// Add predictions to the rows of a file: mean, std, lower and upper, or the likeliest class, a probability for each
+/// class, and the set of classes.
+///
+/// Intervals and sets are those of the long run: a stream (wiski stream --emit) also knows how far off the last rows were.
 ///
 /// If the model was learned with --noise-col, the bands include the noise in that column of the file.
 #[derive(Args)]
@@ -27,9 +31,12 @@ pub(crate) struct Predict {
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: String,
 
-    /// The standard deviation and interval of the function, without the noise of an observation
+    /// The standard deviation and Gaussian interval of the function, without the noise of an observation
     #[arg(long)]
     latent: bool,
+
+    #[command(flatten)]
+    intervals: IntervalOptions,
 
     #[command(flatten)]
     reading: ReadingOptions,
@@ -37,6 +44,7 @@ pub(crate) struct Predict {
 
 impl Predict {
     pub(crate) fn run(&self) -> Result<()> {
+        self.intervals.check()?;
         let Stored { columns, model, .. } = reading::load(&self.model)?;
         let source = Source::open(&self.input, &self.reading.format)?;
         if let Some(noise) =
@@ -55,7 +63,8 @@ impl Predict {
             Model::Regressor(_) => ["mean", "std", "lower", "upper"].map(String::from).to_vec(),
             Model::Classifier(model) => {
                 let classes = model.classes().iter().map(|class| format!("p_{class}"));
-                std::iter::once("predicted".to_string()).chain(classes).collect()
+                let first = std::iter::once("predicted".to_string());
+                first.chain(classes).chain(std::iter::once("set".to_string())).collect()
             }
         };
         added.iter().for_each(|name| out.text(name));
@@ -75,16 +84,20 @@ impl Predict {
                 }
             };
             out.cells(&row.cells);
-            match answer {
+            match &answer {
                 Answer::Value(p) => {
-                    let std = if self.latent { p.variance.sqrt() } else { p.std() };
-                    [p.mean, std, p.mean - Z95 * std, p.mean + Z95 * std]
-                        .into_iter()
-                        .for_each(|v| out.number(v));
+                    let p = if self.latent { Prediction { noise: 0.0, ..*p } } else { *p };
+                    let interval = match self.intervals.interval(&model, &answer, Horizon::Ahead)? {
+                        Some(interval) if !self.latent => interval,
+                        _ => Interval::gaussian(&p, self.intervals.level(&model))?,
+                    };
+                    [p.mean, p.std(), interval.lower, interval.upper].into_iter().for_each(|v| out.number(v));
                 }
                 Answer::Class(p) => {
                     out.text(&p.label);
                     p.probabilities.iter().for_each(|&p| out.number(p));
+                    let set = self.intervals.set(&model, &answer, Horizon::Ahead)?;
+                    out.text(&set.unwrap_or_default().join("|"));
                 }
             }
             out.end_row()?;

@@ -18,6 +18,7 @@ use clap::{Args, ValueEnum};
 use self::learner::JournalOptions;
 use self::plan::Plan;
 use crate::files::Waiting;
+use crate::intervals::IntervalOptions;
 use crate::model_options::ModelOptions;
 use crate::reading::ReadingOptions;
 
@@ -52,6 +53,9 @@ pub(crate) struct Stream {
     #[command(flatten)]
     model_options: ModelOptions,
 
+    #[command(flatten)]
+    interval_options: IntervalOptions,
+
     /// Take the rows in random order
     #[arg(long, value_name = "SEED")]
     shuffle: Option<u64>,
@@ -85,7 +89,7 @@ pub(crate) struct Stream {
     #[arg(long)]
     json: bool,
 
-    /// Print a line for every row as it arrives: mean, standard deviation, standardized residual, alarm
+    /// Print a line for every row as it arrives: mean, standard deviation, standardized residual, alarm, drift, interval
     #[arg(long, value_name = "FORMAT", value_enum, num_args = 0..=1, default_missing_value = "csv")]
     emit: Option<Emit>,
 

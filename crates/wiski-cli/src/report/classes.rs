@@ -3,6 +3,8 @@
 use super::Report;
 use super::course::{Course, Sums};
 use super::history::History;
+use super::windows::Windows;
+use crate::intervals::percent;
 use wiski_figures::{Hyperparameters, LearningCurves, Reliability};
 
 /// Bins of the stated probability.
@@ -16,6 +18,7 @@ pub(crate) struct ClassRecorder {
     counts: [f64; BINS],
     confidence: [f64; BINS],
     correct: [f64; BINS],
+    sets: Windows,
     history: History,
 }
 
@@ -26,6 +29,7 @@ impl ClassRecorder {
             counts: [0.0; BINS],
             confidence: [0.0; BINS],
             correct: [0.0; BINS],
+            sets: Windows::new(),
             history: History::new(),
         }
     }
@@ -43,6 +47,11 @@ impl ClassRecorder {
             self.confidence[bin] += confidence;
             self.correct[bin] += correct;
         }
+    }
+
+    /// Takes in whether the class was in the set that was given for it at a level, and how many classes that had.
+    pub(crate) fn push_set(&mut self, row: u64, level: f64, inside: bool, size: f64) {
+        self.sets.push(row, level, inside, size);
     }
 
     /// Takes in the hyperparameters after a row.
@@ -82,7 +91,7 @@ impl ClassRecorder {
         self.history.figure()
     }
 
-    /// Adds the headline figures and the three figures to a report.
+    /// Adds the headline figures and the figures to a report.
     pub(crate) fn add_to(&self, report: &mut Report) {
         report.headline.extend([
             ("Rows predicted".into(), format!("{}", self.rows())),
@@ -90,6 +99,13 @@ impl ClassRecorder {
             ("Log-loss".into(), format!("{:.4} per row", self.log_loss())),
         ]);
         report.figures.push(Box::new(self.learning_curves(true)));
+        if let Some((level, inside, size)) = self.sets.all() {
+            report.headline.extend([
+                (format!("Inside the {} set", percent(level)), format!("{:.1} %", 100.0 * inside)),
+                ("Classes in a set, on average".into(), format!("{size:.2}")),
+            ]);
+            report.figures.push(Box::new(self.sets.figure("Classes in a set, on average")));
+        }
         report.figures.push(Box::new(self.reliability()));
         report.figures.push(Box::new(self.hyperparameters()));
     }

@@ -13,6 +13,7 @@ mod recorder;
 #[cfg(test)]
 mod tests;
 mod thinned;
+mod windows;
 
 pub(crate) use classes::ClassRecorder;
 pub(crate) use recorder::Recorder;

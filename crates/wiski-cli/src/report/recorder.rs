@@ -5,6 +5,8 @@ use super::course::Course;
 use super::history::History;
 use super::normal::quantile;
 use super::thinned::Thinned;
+use super::windows::Windows;
+use crate::intervals::percent;
 use std::f64::consts::TAU;
 use wiski_figures::{Calibration, Hyperparameters, LearningCurves, Residuals};
 
@@ -33,6 +35,8 @@ pub(crate) struct Recorder {
     pit: [f64; BINS],
     bars: [f64; BARS],
     sample: Thinned,
+    /// The intervals that were given, which need not be Gaussian.
+    intervals: Windows,
     history: History,
 }
 
@@ -49,6 +53,7 @@ impl Recorder {
             pit: [0.0; BINS],
             bars: [0.0; BARS],
             sample: Thinned::new(),
+            intervals: Windows::new(),
             history: History::new(),
         }
     }
@@ -73,6 +78,11 @@ impl Recorder {
         self.sample.push(row as f64, z);
     }
 
+    /// Takes in whether `y` lay in the interval that was given for it at a level, and how wide that was.
+    pub(crate) fn push_interval(&mut self, row: u64, level: f64, inside: bool, width: f64) {
+        self.intervals.push(row, level, inside, width);
+    }
+
     /// Takes in the hyperparameters after a row.
     pub(crate) fn push_hyperparameters(&mut self, row: u64, values: &[(&str, f64)]) {
         self.history.push(row, values);
@@ -86,7 +96,7 @@ impl Recorder {
     /// Bytes on the heap that grow with rows, if any do.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.course.bytes() + self.sample.bytes()
+        self.course.bytes() + self.sample.bytes() + self.intervals.bytes()
     }
 
     /// The number of rows without a density.
@@ -114,7 +124,8 @@ impl Recorder {
         let metrics = vec![
             self.course.metric(&rmse, log_rows, None, |s| (s.scores[0] / s.rows).max(0.0).sqrt()),
             self.course.metric("Negative log density", log_rows, None, |s| s.scores[1] / s.rows),
-            self.course.metric("Inside the 95 % interval", log_rows, Some(0.95), |s| s.scores[2] / s.rows),
+            self.course
+                .metric("Inside the Gaussian 95 % interval", log_rows, Some(0.95), |s| s.scores[2] / s.rows),
         ];
         LearningCurves { title: String::new(), log_rows, metrics }
     }
@@ -141,19 +152,31 @@ impl Recorder {
         self.history.figure()
     }
 
-    /// Adds the headline figures and the four figures to a report.
+    /// Adds the headline figures and the figures to a report.
     pub(crate) fn add_to(&self, report: &mut Report) {
         let rmse = format!("{:.4} {}", self.rmse(), self.unit);
         report.headline.extend([
             ("Rows predicted".into(), format!("{}", self.rows())),
             ("Root mean squared error".into(), rmse.trim_end().into()),
             ("Negative log density".into(), format!("{:.4} per row", self.nll())),
-            ("Inside the 95 % interval".into(), format!("{:.1} %", 100.0 * self.coverage95())),
         ]);
+        match self.intervals.all() {
+            Some((level, inside, width)) => report.headline.extend([
+                (format!("Inside the {} interval", percent(level)), format!("{:.1} %", 100.0 * inside)),
+                ("Mean width of the interval".into(), format!("{width:.4} {}", self.unit).trim_end().into()),
+            ]),
+            None => report
+                .headline
+                .push(("Inside the 95 % interval".into(), format!("{:.1} %", 100.0 * self.coverage95()))),
+        }
         if self.skipped > 0 {
             report.headline.push(("Rows without a density".into(), self.skipped.to_string()));
         }
         report.figures.push(Box::new(self.learning_curves(true)));
+        if self.intervals.all().is_some() {
+            let unit = if self.unit.is_empty() { String::new() } else { format!(" [{}]", self.unit) };
+            report.figures.push(Box::new(self.intervals.figure(&format!("Mean width{unit}"))));
+        }
         report.figures.push(Box::new(self.calibration()));
         report.figures.push(Box::new(self.residuals()));
         report.figures.push(Box::new(self.hyperparameters()));

@@ -4,6 +4,7 @@ pub mod ablation;
 pub mod active;
 pub mod classification;
 pub mod fx;
+pub mod intervals;
 pub mod large;
 pub mod optimization;
 pub mod regression;
@@ -17,7 +18,7 @@ use crate::{Options, Size};
 use std::fmt::Write as _;
 
 /// All experiments.
-pub(crate) const ALL: [Experiment; 8] = [
+pub(crate) const ALL: [Experiment; 9] = [
     Experiment {
         name: "fx",
         figure: "Figure 1",
@@ -83,6 +84,15 @@ pub(crate) const ALL: [Experiment; 8] = [
                 elevation model as the grid grows (parts: terrain, cube)",
         needs_data: true,
         run: large::run,
+    },
+    Experiment {
+        name: "intervals",
+        figure: "not in the paper",
+        about: "coverage, in all and in windows of 1,000 rows, and width of intervals by quantile tracking, adaptive \
+                conformal inference, conformal PID control and wiski's own controller, on streams in their own order \
+                and on shuffled tables (parts: vic_elec, elec2, nyc_taxi, powerplant and others)",
+        needs_data: true,
+        run: intervals::run,
     },
 ];
 

@@ -1,9 +1,9 @@
 //! How much a point (or several together) promises, as a function of the joint prediction.
 
 use super::batch::BaseSamples;
-use super::normal::{log_cumulative, log_improvement};
 use super::{Incumbent, Surrogate};
 use crate::error::{Error, Result, length};
+use crate::normal::{log_cumulative, log_improvement};
 use crate::posterior::Joint;
 
 /// What to maximize in order to find the next points. Values are to be large.
@@ -129,8 +129,8 @@ impl Acquisition {
             Self::ExpectedImprovement => {
                 // σ h(z): ∂/∂μ = Φ(z), ∂/∂σ = φ(z).
                 let value = sigma * log_improvement(z).0.exp();
-                let by_sigma = super::normal::density(z);
-                (value, [super::normal::cumulative(z), by_sigma * by_sigma_to_variance])
+                let by_sigma = crate::normal::density(z);
+                (value, [crate::normal::cumulative(z), by_sigma * by_sigma_to_variance])
             }
             Self::LogExpectedImprovement => {
                 let (log_h, slope) = log_improvement(z);

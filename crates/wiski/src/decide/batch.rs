@@ -13,8 +13,8 @@
 
 use std::f64::consts::PI;
 
-use super::normal::quantile;
 use crate::error::{Error, Result};
+use crate::normal::quantile;
 use crate::posterior::Joint;
 
 /// Added to the diagonal of a joint covariance, relative to its mean: two points in one place have a singular

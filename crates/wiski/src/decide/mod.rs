@@ -16,7 +16,6 @@ mod active;
 mod batch;
 mod functions;
 mod maximize;
-mod normal;
 mod optimizer;
 mod pairs;
 mod plausible;

@@ -93,6 +93,11 @@ impl GridPosterior for Posterior {
         0
     }
 
+    fn refit_ratio(&self) -> f64 {
+        // An evaluation of p³ takes a millisecond up to here, and a tenth of a second at three times the rank.
+        if Posterior::rank(self) <= 300 { 1.0 } else { 1.3 }
+    }
+
     fn rescale(&mut self, given: &Given) -> Result<bool> {
         Posterior::rescale(self, given.kernels, given.stats, given.noise)?;
         Ok(true)

@@ -238,7 +238,7 @@ impl GridSearch<'_> {
         // On a line a Markov kernel is cheapest by its own engine, however few points there are.
         let is_line = lattice.dim() == 1 && start.kernels[0].markov_processes().is_some();
         let engine = if is_line && *self.engine == Engine::Auto { &Engine::Sparse } else { self.engine };
-        let mut pool = Pool::default();
+        let (mut pool, prepared) = (Pool::default(), stats.prepared());
         let refitted = space.refit_with(
             stats.count(),
             start,
@@ -251,7 +251,7 @@ impl GridSearch<'_> {
                     noise: hyper.noise,
                     rank_tolerance: self.tolerance,
                     is_frugal: true,
-                    prepared: None,
+                    prepared: Some(&prepared),
                     is_rough: true,
                 };
                 engine.evidence(&given, best.map(|best| &**best), &mut pool)

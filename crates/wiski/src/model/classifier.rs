@@ -15,11 +15,13 @@ use super::memory::Memory;
 use super::metrics::PrequentialClasses;
 use super::online::{Online, Task, check_row};
 use super::reader::Reader;
+use super::regressor::restored_controller;
 use super::schedule::thorough;
 use super::settings::{Features, NoiseModel, Settings};
 use super::start;
 use super::targets::TargetScale;
 use super::{Outcome, Wiski};
+use crate::conformal::{Conformal, Horizon, Quantiles, check_level};
 use crate::error::{Error, Result, length};
 use crate::learn::{Choice, Hyperparameters};
 use crate::likelihood::{Dirichlet, Softmax, Target};
@@ -61,12 +63,42 @@ impl ClassPrediction {
         let best = (0..probabilities.len()).fold(0, likelier);
         Self { best, label: labels[best].clone(), probabilities, means, variances }
     }
+
+    /// All classes, from the likeliest.
+    fn ranked(&self) -> Vec<usize> {
+        let mut ranked: Vec<usize> = (0..self.probabilities.len()).collect();
+        ranked.sort_by(|&a, &b| self.probabilities[b].total_cmp(&self.probabilities[a]));
+        ranked
+    }
+
+    /// The classes with −log p up to `surprise`, from the likeliest; at least that one, unless the set may be empty.
+    fn at_most_surprising(&self, surprise: f64, empty: bool) -> Vec<usize> {
+        let (mut ranked, least) = (self.ranked(), usize::from(!empty));
+        let within = ranked.partition_point(|&class| -self.probabilities[class].ln() <= surprise);
+        ranked.truncate(within.max(least));
+        ranked
+    }
+
+    /// The fewest classes that have the probability `level` together, from the likeliest.
+    fn likeliest(&self, level: f64) -> Result<Vec<usize>> {
+        check_level(level)?;
+        let (mut ranked, mut sum) = (self.ranked(), 0.0);
+        let enough = ranked.iter().position(|&class| {
+            sum += self.probabilities[class];
+            sum >= level
+        });
+        ranked.truncate(enough.map_or(ranked.len(), |last| last + 1));
+        Ok(ranked)
+    }
 }
 
 /// Classes as targets: one process for each, and one set of statistics for those that are still to come.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Classification {
     pub(super) labels: Labels,
+    /// What keeps sets of classes at their level; `None` for those that probabilities say.
+    #[serde(default)]
+    conformal: Option<Conformal>,
     #[serde(skip)]
     targets: Vec<Target>,
     #[serde(skip, default = "no_classes")]
@@ -79,7 +111,7 @@ fn no_classes() -> Arc<Softmax> {
 
 impl Classification {
     pub(super) fn new(labels: Labels) -> Self {
-        let mut new = Self { labels, targets: Vec::new(), softmax: no_classes() };
+        let mut new = Self { labels, conformal: None, targets: Vec::new(), softmax: no_classes() };
         new.count_classes();
         new
     }
@@ -111,6 +143,14 @@ impl Classification {
 
     fn prediction(&self, latents: &[Prediction]) -> ClassPrediction {
         ClassPrediction::from_latents(latents, &self.softmax, self.labels.names())
+    }
+
+    /// The classes of a set at a level, from the likeliest.
+    fn set(&self, said: &ClassPrediction, level: f64, horizon: Horizon, empty: bool) -> Result<Vec<usize>> {
+        match &self.conformal {
+            Some(conformal) => Ok(said.at_most_surprising(conformal.quantile(level, horizon)?, empty)),
+            None => said.likeliest(level),
+        }
     }
 
     /// The class whose rows are nearest to half of all: its contrast to the rest says most about features.
@@ -193,9 +233,12 @@ impl Task for Classification {
         Ok(())
     }
 
-    fn snapshot(&self, learner: &Learner, _: &Settings) -> Result<ClassSnapshot> {
+    fn snapshot(&self, learner: &Learner, settings: &Settings) -> Result<ClassSnapshot> {
         let predictors = learner.processes().iter().map(|p| p.model.predictor());
+        let quantiles = |horizon| self.conformal.as_ref().map(|conformal| conformal.quantiles(horizon));
         Ok(ClassSnapshot {
+            sets: [quantiles(Horizon::Next), quantiles(Horizon::Ahead)],
+            empty_sets: settings.intervals.empty_sets,
             encoder: learner.encoder().fixed()?,
             predictors: predictors.collect::<Result<_>>()?,
             softmax: Arc::clone(&self.softmax),
@@ -204,7 +247,7 @@ impl Task for Classification {
     }
 
     fn cleared(&self) -> Self {
-        self.clone()
+        Self { conformal: self.conformal.as_ref().map(Conformal::cleared), ..self.clone() }
     }
 
     fn merge(
@@ -222,7 +265,11 @@ impl Task for Classification {
         let place = |label: &String| theirs.labels.names().iter().position(|l| l == label);
         let places: Vec<Option<usize>> = self.labels.names().iter().map(place).collect();
         let shift = self.likelihood().mean() - theirs.likelihood().mean();
-        learner.merge(other, (shift, 1.0), &places)
+        learner.merge(other, (shift, 1.0), &places)?;
+        if let (Some(own), Some(theirs)) = (&mut self.conformal, &theirs.conformal) {
+            own.merge(theirs);
+        }
+        Ok(())
     }
 }
 
@@ -274,14 +321,17 @@ impl OnlineClassifier {
         if let Some(learner) = &online.learner {
             length("classes", count, learner.processes().len())?;
         }
+        let wanted = online.settings.intervals.controller(true)?;
+        online.task.conformal = restored_controller(online.task.conformal.take(), wanted);
         online.restore()?;
         Ok(Self { online, metrics })
     }
 
     /// A classifier of rows with `input_dim` columns.
     pub fn new(input_dim: usize, classes: Classes, settings: Settings) -> Result<Self> {
-        let task = Classification::new(Labels::new(classes)?);
+        let mut task = Classification::new(Labels::new(classes)?);
         let settings = settings.resolved(input_dim);
+        task.conformal = settings.intervals.controller(true)?;
         check_features(&settings, task.count())?;
         Ok(Self { online: Online::new(input_dim, task, settings)?, metrics: PrequentialClasses::default() })
     }
@@ -369,7 +419,42 @@ impl OnlineClassifier {
         Ok(ClassPrediction::from_probabilities(counts, Vec::new(), Vec::new(), task.labels.names()))
     }
 
-    /// Learns a row.
+    /// The labels of the set that holds the class of a row with the probability `level`, from the likeliest. Along the
+    /// stream it is kept so that the share of classes inside stays at the level (or above, since a set has at least the
+    /// likeliest class), whatever the data do ([`crate::conformal`]); it is promised for the row that comes next. With
+    /// [`IntervalKind::Gaussian`](super::IntervalKind::Gaussian) it has the fewest classes whose probabilities sum to the
+    /// level.
+    ///
+    /// ```
+    /// # use wiski::{Classes, OnlineClassifier, Settings};
+    /// # let mut model = OnlineClassifier::new(1, Classes::discovered(), Settings::default())?;
+    /// for i in 0..400 {
+    ///     let x = (i as f64 * 0.618).fract() * 50.0;
+    ///     model.step(&[x], if x < 20.0 { "low" } else { "high" })?;
+    /// }
+    /// assert_eq!(model.predict_set(&[5.0], 0.95)?, ["low"]);
+    /// # Ok::<(), wiski::Error>(())
+    /// ```
+    pub fn predict_set(&self, x: &[f64], level: f64) -> Result<Vec<String>> {
+        let set = self.set(&self.predict(x)?, level, Horizon::Next)?;
+        Ok(set.into_iter().map(|class| self.classes()[class].clone()).collect())
+    }
+
+    /// The numbers of the classes in the set around a prediction of this model, from the likeliest. With
+    /// [`Horizon::Last`], for what [`OnlineClassifier::step`] returned: the set that was promised before that row was
+    /// seen. With [`Horizon::Ahead`], for rows further ahead or elsewhere.
+    pub fn set(&self, prediction: &ClassPrediction, level: f64, horizon: Horizon) -> Result<Vec<usize>> {
+        let empty = self.settings().intervals.empty_sets;
+        self.online.task.set(prediction, level, horizon, empty)
+    }
+
+    /// What keeps sets of classes at their level; `None` if they are those that probabilities say.
+    pub fn conformal(&self) -> Option<&Conformal> {
+        self.online.task.conformal.as_ref()
+    }
+
+    /// Learns a row. Other than [`OnlineClassifier::step`] it makes no prediction, and so says nothing to the controller
+    /// of sets.
     pub fn observe(&mut self, x: &[f64], label: &str) -> Result<Outcome> {
         self.learn(x, label, None)
     }
@@ -404,7 +489,20 @@ impl OnlineClassifier {
         };
         let class = self.classes()[..prediction.probabilities.len()].iter().position(|n| n == label);
         self.metrics.record(&prediction.probabilities, prediction.best, class);
+        self.calibrate(&prediction, class)?;
         Ok(Some(prediction))
+    }
+
+    /// Takes note of how surprising a class was, which was not known if there is none.
+    fn calibrate(&mut self, said: &ClassPrediction, class: Option<usize>) -> Result<()> {
+        let (level, empty) = (self.settings().intervals.level, self.settings().intervals.empty_sets);
+        let set = self.set(said, level, Horizon::Next)?;
+        self.metrics.record_set(class.is_some_and(|class| set.contains(&class)), set.len());
+        if let Some(conformal) = &mut self.online.task.conformal {
+            let surprise = class.map_or(f64::INFINITY, |class| -said.probabilities[class].ln());
+            conformal.observe_set(surprise, !empty && class == Some(said.best));
+        }
+        Ok(())
     }
 
     /// Learns many rows, given row after row; stops at the first that is rejected and says which.
@@ -560,6 +658,9 @@ pub struct ClassSnapshot {
     predictors: Vec<Predictor>,
     softmax: Arc<Softmax>,
     labels: Vec<String>,
+    /// For the row that came next when the snapshot was taken, and for rows ahead.
+    sets: [Option<Quantiles>; 2],
+    empty_sets: bool,
 }
 
 impl ClassSnapshot {
@@ -575,5 +676,13 @@ impl ClassSnapshot {
         let latents: Vec<Prediction> =
             self.predictors.iter().map(|p| p.predict(&h)).collect::<Result<_>>()?;
         Ok(ClassPrediction::from_latents(&latents, &self.softmax, &self.labels))
+    }
+
+    /// The numbers of the classes in the set around a prediction; see [`OnlineClassifier::set`].
+    pub fn set(&self, prediction: &ClassPrediction, level: f64, horizon: Horizon) -> Result<Vec<usize>> {
+        match &self.sets[usize::from(horizon == Horizon::Ahead)] {
+            Some(quantiles) => Ok(prediction.at_most_surprising(quantiles.at(level)?, self.empty_sets)),
+            None => prediction.likeliest(level),
+        }
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! | choice | default |
 //! | --- | --- |
-//! | features | the columns themselves for one or two numeric inputs (three with 1,000 warm-up rows or more); otherwise a sum of small grids |
-//! | grid points on an axis | 32, 16, 10, 7 for grids of one to four axes; 32 for the lines of a sum |
+//! | features | the columns themselves for one or two numeric inputs (three with 1,000 warm-up rows or more); otherwise a sum of small grids and, if held-out rows are likelier with them, 512 inducing points over all columns |
+//! | grid points on an axis | of one or two columns: found on the rows in memory; else 10, 7 for grids of three and four axes; 32 for the lines of a sum |
 //! | warm-up | 50 rows for one grid of columns; 15 rows a column otherwise (at most 960 for a sum of grids), at least 200 (300 for a sum of grids) |
-//! | kernel | RBF with a length-scale for each axis |
+//! | kernel | of one or two columns: RBF, Matérn 5/2, 3/2 or ½, by evidence; else RBF; a length-scale for each axis |
 //! | columns | all up to 64; of more, the 64 that say most about the target by themselves |
 //! | priors | none for one grid; for a sum, shrinkage of scales and long length-scales |
 //! | eigenvalue cut-off | 10⁻¹² of the largest; 10⁻⁶ for a sum |
@@ -29,6 +29,13 @@ const MOST_NUMBERS: usize = 1 << 25;
 /// Grid points on an axis, by the number of axes.
 const POINTS: [usize; MAX_DIM] = [32, 16, 10, 7];
 
+/// Inducing points that may stand beside a sum of grids: a row then costs some 3·700².
+const POINTS_BESIDE: usize = 512;
+
+/// With fewer rows in memory, inducing points are sought only where a stream ends: soon there will be twice as many, and
+/// the search costs more than all others.
+const FEWEST_FOR_POINTS: usize = 2048;
+
 /// The priors of a sum of grids, unless others are given: a scale is exponential, so that the many blocks that
 /// are of no use shrink towards nothing, and a length-scale is probably not much below the width of its grid,
 /// since a wiggly effect of few rows is noise.
@@ -51,7 +58,7 @@ impl Settings {
             self.features = if self.is_one_grid(input_dim) {
                 Features::Identity
             } else {
-                Features::Additive { directions: None }
+                Features::Points { count: POINTS_BESIDE }
             };
         }
         if !self.finds_grid(input_dim) {
@@ -96,6 +103,15 @@ impl Settings {
     /// The inducing points that may stand beside a sum of grids.
     pub(crate) fn inducing(&self) -> usize {
         if let Features::Points { count } = self.features { count } else { 0 }
+    }
+
+    /// The settings of a search on so many rows in memory; whether it is the `last` one.
+    pub(crate) fn for_search(&self, rows: usize, last: bool) -> Self {
+        let mut settings = self.clone();
+        if !last && rows < FEWEST_FOR_POINTS && self.inducing() > 0 {
+            settings.features = Features::Additive { directions: None };
+        }
+        settings
     }
 
     /// Whether features, grids and kernels are learned anew from rows in memory. A sum of grids whose rows fade is not:

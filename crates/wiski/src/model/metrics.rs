@@ -1,5 +1,6 @@
 //! Running figures of a stream: how good were the predictions made before each target was seen?
 
+use crate::conformal::Interval;
 use crate::posterior::Prediction;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,80 @@ pub struct Prequential {
     squared: f64,
     negative_log: f64,
     covered: f64,
+    #[serde(default)]
+    intervals: Coverage,
+}
+
+/// Rows in a window of [`Coverage`].
+const WINDOW: f64 = 1000.0;
+
+/// How often targets lay in the intervals (or classes in the sets) that were said for them, in all and in windows of 1,000
+/// rows, and how wide (or large) these were.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Coverage {
+    rows: f64,
+    inside: f64,
+    size: f64,
+    /// Of the window that is not full yet.
+    open_rows: f64,
+    open_inside: f64,
+    windows: f64,
+    lowest: f64,
+    highest: f64,
+}
+
+impl Default for Coverage {
+    fn default() -> Self {
+        let (rows, inside, size, open_rows, open_inside, windows) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+        Self { rows, inside, size, open_rows, open_inside, windows, lowest: 1.0, highest: 0.0 }
+    }
+}
+
+impl Coverage {
+    /// Takes in whether a target lay inside, and how wide the interval or how large the set was.
+    pub fn record(&mut self, inside: bool, size: f64) {
+        let inside = f64::from(u8::from(inside));
+        self.rows += 1.0;
+        self.inside += inside;
+        self.size += size;
+        self.open_rows += 1.0;
+        self.open_inside += inside;
+        if self.open_rows == WINDOW {
+            let share = self.open_inside / WINDOW;
+            self.windows += 1.0;
+            (self.lowest, self.highest) = (self.lowest.min(share), self.highest.max(share));
+            (self.open_rows, self.open_inside) = (0.0, 0.0);
+        }
+    }
+
+    /// Takes in the figures of another stream. Of windows that are not full, this one's goes on.
+    pub fn merge(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.inside += other.inside;
+        self.size += other.size;
+        self.windows += other.windows;
+        (self.lowest, self.highest) = (self.lowest.min(other.lowest), self.highest.max(other.highest));
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> f64 {
+        self.rows
+    }
+
+    /// The share of rows that lay inside (NaN before the first).
+    pub fn share(&self) -> f64 {
+        self.inside / self.rows
+    }
+
+    /// The mean width of the intervals, or the mean number of classes in the sets.
+    pub fn mean_size(&self) -> f64 {
+        self.size / self.rows
+    }
+
+    /// The lowest and the highest share of a window of 1,000 rows, once there is a full one.
+    pub fn windows(&self) -> Option<(f64, f64)> {
+        (self.windows > 0.0).then_some((self.lowest, self.highest))
+    }
 }
 
 impl Prequential {
@@ -24,12 +99,24 @@ impl Prequential {
         self.covered += f64::from(u8::from((y - prediction.mean).abs() <= Z95 * prediction.std()));
     }
 
+    /// Takes in the interval that was said for a target.
+    pub fn record_interval(&mut self, interval: &Interval, y: f64) {
+        self.intervals.record(interval.contains(y), interval.width());
+    }
+
     /// Takes in the figures of another stream.
     pub fn merge(&mut self, other: &Self) {
         self.rows += other.rows;
         self.squared += other.squared;
         self.negative_log += other.negative_log;
         self.covered += other.covered;
+        self.intervals.merge(&other.intervals);
+    }
+
+    /// How often targets lay in the intervals that were said for them, at the level of
+    /// [`Intervals`](super::Intervals).
+    pub fn intervals(&self) -> &Coverage {
+        &self.intervals
     }
 
     /// The number of predictions.
@@ -47,7 +134,7 @@ impl Prequential {
         self.negative_log / self.rows
     }
 
-    /// The share of targets inside the 95 % interval.
+    /// The share of targets inside the Gaussian interval at 95 %.
     pub fn coverage95(&self) -> f64 {
         self.covered / self.rows
     }
@@ -63,6 +150,8 @@ pub struct PrequentialClasses {
     correct: f64,
     scored: f64,
     log_loss: f64,
+    #[serde(default)]
+    sets: Coverage,
 }
 
 impl PrequentialClasses {
@@ -83,6 +172,17 @@ impl PrequentialClasses {
         self.correct += other.correct;
         self.scored += other.scored;
         self.log_loss += other.log_loss;
+        self.sets.merge(&other.sets);
+    }
+
+    /// Takes in whether the class that followed was in the set that was said for it, and how many classes that had.
+    pub fn record_set(&mut self, inside: bool, classes: usize) {
+        self.sets.record(inside, classes as f64);
+    }
+
+    /// How often classes were in the sets that were said for them, at the level of [`Intervals`](super::Intervals).
+    pub fn sets(&self) -> &Coverage {
+        &self.sets
     }
 
     /// The number of predictions.
@@ -157,6 +257,22 @@ mod tests {
         let want = 0.5 * std::f64::consts::TAU.ln() + 0.25 * (1.0 + 9.0);
         assert!((m.nll() - want).abs() < 1e-14);
         assert_eq!(m.coverage95(), 0.5);
+    }
+
+    #[test]
+    fn coverage_in_all_and_by_windows() {
+        let mut coverage = Coverage::default();
+        for row in 0..2500 {
+            coverage.record(row % if row < 1000 { 10 } else { 5 } != 0, if row < 1250 { 1.0 } else { 3.0 });
+        }
+        assert_eq!(coverage.windows(), Some((0.8, 0.9)));
+        assert_eq!((coverage.rows(), coverage.share(), coverage.mean_size()), (2500.0, 0.84, 2.0));
+        let mut other = Coverage::default();
+        assert_eq!(other.windows(), None);
+        (0..1000).for_each(|row| other.record(row < 500, 5.0));
+        other.merge(&coverage);
+        assert_eq!((other.rows(), other.windows()), (3500.0, Some((0.5, 0.9))));
+        assert!((other.share() - 2600.0 / 3500.0).abs() < 1e-15);
     }
 
     #[test]

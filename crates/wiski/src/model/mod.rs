@@ -30,11 +30,13 @@ pub(crate) use encoder::FixedEncoder;
 pub use encoder::{ColumnScaling, Encoder, Reads};
 pub use labels::{Classes, Unseen};
 pub(crate) use learner::{Learner, Process, RowTargets};
-pub use metrics::{DriftDetector, Prequential, PrequentialClasses, Z95};
+pub use metrics::{Coverage, DriftDetector, Prequential, PrequentialClasses, Z95};
 pub use reader::Reader;
 pub use regressor::{BlockSummary, OnlineRegressor};
 pub(crate) use schedule::{Fading, brief};
-pub use settings::{Features, HalfLife, InputScaling, NoiseModel, Schedule, Settings, TargetScaling};
+pub use settings::{
+    Features, HalfLife, InputScaling, IntervalKind, Intervals, NoiseModel, Schedule, Settings, TargetScaling,
+};
 pub use snapshots::{JointRows, RowSurface, SampledFunction, Snapshot};
 pub use targets::TargetScale;
 pub use units::{StartValue, in_user_units};

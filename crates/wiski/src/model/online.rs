@@ -264,6 +264,11 @@ impl<T: Task> Online<T> {
 
     /// Ends the warm-up with the rows seen so far.
     pub(crate) fn finish_warm_up(&mut self) -> Result<()> {
+        self.start(false)
+    }
+
+    /// Ends the warm-up; whether the stream ends with it.
+    fn start(&mut self, is_last: bool) -> Result<()> {
         if self.learner.is_some() {
             return Ok(());
         }
@@ -273,7 +278,7 @@ impl<T: Task> Online<T> {
         }
         // The first rows came before the variance of the targets was known.
         self.memory.rows.noise.iter().try_for_each(|&noise| self.task.check_noise(noise, &self.settings))?;
-        self.search()?;
+        self.search(is_last)?;
         if !self.settings.learns_anew(self.input_dim) {
             self.memory = Memory::default();
         } else if self.memory.len() >= self.settings.memory_rows(self.input_dim) {
@@ -293,12 +298,13 @@ impl<T: Task> Online<T> {
         }
     }
 
-    /// Learns scales, features and hyperparameters from the rows in memory.
-    fn search(&mut self) -> Result<()> {
+    /// Learns scales, features and hyperparameters from the rows in memory; whether the stream ends here, or memory does.
+    fn search(&mut self, is_last: bool) -> Result<()> {
         (self.searched_at, self.missed) = (self.memory.len(), 0);
         self.rising = self.memory.rising_columns(self.input_dim);
         let mut task = self.task.clone();
-        let learner = task.start(&self.memory, &self.settings, self.input_dim)?;
+        let settings = self.settings.for_search(self.memory.len(), is_last);
+        let learner = task.start(&self.memory, &settings, self.input_dim)?;
         let refits = self.learner.as_ref().map_or(0, |before| before.refits() + 1);
         (self.task, self.learner) = (task, Some(Box::new(learner.after_refits(refits))));
         self.publish_to_readers();
@@ -322,10 +328,11 @@ impl<T: Task> Online<T> {
         }
         let (rows, memory) = (self.memory.len(), self.settings.memory_rows(self.input_dim));
         // The work of all searches is then at most twice that of the last; more only where the rows leave the grid.
-        let is_due = rows >= 2 * self.searched_at.max(1) || self.missed > 20 + self.searched_at / 4;
+        let is_due = !self.has_points() && rows >= 2 * self.searched_at.max(1)
+            || self.missed > 20 + self.searched_at / 4;
         if rows > 0 && (is_due || rows >= memory) {
             // Should the search fail, features stay as they are.
-            self.failure = self.search().err().or(self.failure.take());
+            self.failure = self.search(rows >= memory).err().or(self.failure.take());
             if rows >= memory {
                 self.settle();
             }
@@ -336,9 +343,16 @@ impl<T: Task> Online<T> {
     /// before its memory is full.
     pub(crate) fn finish_search(&mut self) -> Result<()> {
         if self.learner.is_none() {
-            return self.finish_warm_up();
+            return self.start(true);
         }
-        if self.memory.len() > self.searched_at { self.search() } else { Ok(()) }
+        // Inducing points that a few rows fewer led to are good enough.
+        let enough =
+            if self.has_points() { self.searched_at + self.searched_at / 4 } else { self.searched_at };
+        if self.memory.len() > enough { self.search(true) } else { Ok(()) }
+    }
+
+    fn has_points(&self) -> bool {
+        self.learner.as_ref().is_some_and(|l| l.first().stats().lattice().points().is_some())
     }
 
     fn refit_with(&mut self, optimizer: &LbfgsB) -> Result<()> {

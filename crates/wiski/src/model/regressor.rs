@@ -21,6 +21,7 @@ use super::snapshots::{RowSurface, SampledFunction, Snapshot};
 use super::start;
 use super::targets::{TargetMoments, TargetScale};
 use super::{OnlineGp, Outcome, Wiski};
+use crate::conformal::{Conformal, Horizon, Interval, Quantiles, Score};
 use crate::error::{Error, Result, length, positive};
 use crate::feature::{FeatureMap, Identity};
 use crate::grid::Grid;
@@ -37,13 +38,43 @@ const LEAST_NOISE: f64 = 1e-10;
 pub(super) struct Regression {
     pub(super) moments: TargetMoments,
     pub(super) scale: TargetScale,
+    /// What keeps intervals at their level; `None` for Gaussian ones.
+    #[serde(default)]
+    conformal: Option<Conformal>,
+    /// The level of the running figures and its Gaussian quantile, so that it is not computed for every row.
+    #[serde(skip)]
+    plain: (f64, f64),
     #[serde(skip)]
     target: Option<Target>,
 }
 
 impl Regression {
     pub(super) fn new(moments: TargetMoments, scale: TargetScale) -> Self {
-        Self { moments, scale, target: None }
+        Self { moments, scale, conformal: None, plain: (0.0, 0.0), target: None }
+    }
+
+    /// The interval of an observation at a level.
+    fn interval(&self, prediction: &Prediction, level: f64, horizon: Horizon) -> Result<Interval> {
+        match &self.conformal {
+            Some(conformal) => Ok(Interval::around(prediction, conformal.quantile(level, horizon)?)),
+            None if level == self.plain.0 => Ok(Interval::around(prediction, self.plain.1)),
+            None => Interval::gaussian(prediction, level),
+        }
+    }
+
+    /// Keeps intervals as the settings ask for, by the controller that a file held, if it did.
+    fn promise(&mut self, settings: &Settings) -> Result<()> {
+        let level = settings.intervals.level;
+        self.conformal = restored_controller(self.conformal.take(), settings.intervals.controller(false)?);
+        self.plain = (level, Score::Deviations.plain(level));
+        Ok(())
+    }
+
+    /// Takes note of how far off a prediction was.
+    fn calibrate(&mut self, prediction: &Prediction, y: f64) {
+        if let Some(conformal) = &mut self.conformal {
+            conformal.observe((y - prediction.mean).abs() / prediction.std());
+        }
     }
 
     /// The scale that suits the targets so far.
@@ -137,11 +168,17 @@ impl Task for Regression {
     fn snapshot(&self, learner: &Learner, settings: &Settings) -> Result<Snapshot> {
         let known_noise = settings.noise == NoiseModel::Known;
         let (encoder, predictor) = (learner.encoder().fixed()?, learner.first().predictor()?);
-        Ok(Snapshot { encoder, predictor, scale: self.scale, known_noise })
+        let quantiles = |horizon| match &self.conformal {
+            Some(conformal) => conformal.quantiles(horizon),
+            None => Quantiles::plain(Score::Deviations),
+        };
+        let intervals = [quantiles(Horizon::Next), quantiles(Horizon::Ahead)];
+        Ok(Snapshot { encoder, predictor, scale: self.scale, known_noise, intervals })
     }
 
     fn cleared(&self) -> Self {
-        Self::new(TargetMoments::default(), self.scale)
+        let conformal = self.conformal.as_ref().map(Conformal::cleared);
+        Self { conformal, plain: self.plain, ..Self::new(TargetMoments::default(), self.scale) }
     }
 
     fn merge(&mut self, learner: &mut Learner, theirs: &Self, other: &Learner, _: &Settings) -> Result<()> {
@@ -149,8 +186,19 @@ impl Task for Regression {
         let shift = (self.scale.shift - theirs.scale.shift) / theirs.scale.scale;
         learner.merge(other, (shift, self.scale.scale / theirs.scale.scale), &[Some(0)])?;
         self.moments.merge(&theirs.moments);
+        if let (Some(own), Some(theirs)) = (&mut self.conformal, &theirs.conformal) {
+            own.merge(theirs);
+        }
         Ok(())
     }
+}
+
+/// The controller that a file held, if it is of the kind and levels that the settings ask for; a file of earlier versions
+/// has none.
+pub(super) fn restored_controller(found: Option<Conformal>, wanted: Option<Conformal>) -> Option<Conformal> {
+    let wanted = wanted?;
+    let same = |found: &Conformal| found.cleared() == wanted.cleared();
+    Some(found.filter(same).unwrap_or(wanted))
 }
 
 /// One block of an additive model.
@@ -189,15 +237,18 @@ impl OnlineRegressor {
     /// The parts of a model that a file held.
     pub(super) fn restored(online: Online<Regression>, metrics: Prequential, drifts: u64) -> Result<Self> {
         let mut new = Self { online, metrics, drifts };
+        let (task, settings) = (&mut new.online.task, &new.online.settings);
+        task.promise(settings)?;
+        task.moments.check()?;
+        task.scale.check()?;
         new.online.restore()?;
-        new.online.task.moments.check()?;
-        new.online.task.scale.check()?;
         Ok(new)
     }
 
     /// A model of rows with `input_dim` columns.
     pub fn new(input_dim: usize, settings: Settings) -> Result<Self> {
-        let task = Regression::new(TargetMoments::default(), TargetScale::IDENTITY);
+        let mut task = Regression::new(TargetMoments::default(), TargetScale::IDENTITY);
+        task.promise(&settings)?;
         let online = Online::new(input_dim, task, settings.resolved(input_dim))?;
         Ok(Self { online, metrics: Prequential::default(), drifts: 0 })
     }
@@ -361,6 +412,51 @@ impl OnlineRegressor {
         Ok(Prediction { noise: variance, ..self.predict(x)? })
     }
 
+    /// The interval that holds the observation at a row with the probability `level`, in the user's units. Along the
+    /// stream it is kept so that the share of targets inside stays at the level, whatever the data do
+    /// ([`crate::conformal`]); it is promised for the row that comes next. With [`IntervalKind::Gaussian`] it is that of
+    /// the predicted distribution.
+    ///
+    /// ```
+    /// # use wiski::{OnlineRegressor, Settings};
+    /// let mut model = OnlineRegressor::new(1, Settings::default())?;
+    /// let (mut inside, mut rows) = (0.0, 0.0);
+    /// for i in 0..4000 {
+    ///     let x = (i as f64 * 0.618).fract();
+    ///     // The noise grows as time goes by, which the model does not know.
+    ///     let y = (6.0 * x).sin() + 1e-4 * i as f64 * ((i * i) as f64 * 0.414).fract();
+    ///     if model.is_ready() {
+    ///         rows += 1.0;
+    ///         inside += f64::from(u8::from(model.predict_interval(&[x], 0.9)?.contains(y)));
+    ///     }
+    ///     model.step(&[x], y)?;
+    /// }
+    /// assert!((inside / rows - 0.9_f64).abs() < 0.01);
+    /// # Ok::<(), wiski::Error>(())
+    /// ```
+    ///
+    /// [`IntervalKind::Gaussian`]: super::IntervalKind::Gaussian
+    pub fn predict_interval(&self, x: &[f64], level: f64) -> Result<Interval> {
+        self.interval(&self.predict(x)?, level, Horizon::Next)
+    }
+
+    /// As [`OnlineRegressor::predict_interval`], for rows further ahead or elsewhere: what happened to the last few rows
+    /// says nothing about them, so the quantile is that of the long run.
+    pub fn predict_interval_ahead(&self, x: &[f64], level: f64) -> Result<Interval> {
+        self.interval(&self.predict(x)?, level, Horizon::Ahead)
+    }
+
+    /// The interval around a prediction of this model. With [`Horizon::Last`], for what [`OnlineRegressor::step`] returned:
+    /// the interval that was promised before that row was seen.
+    pub fn interval(&self, prediction: &Prediction, level: f64, horizon: Horizon) -> Result<Interval> {
+        self.online.task.interval(prediction, level, horizon)
+    }
+
+    /// What keeps intervals at their level; `None` if they are Gaussian.
+    pub fn conformal(&self) -> Option<&Conformal> {
+        self.online.task.conformal.as_ref()
+    }
+
     fn before_warm_up(&self) -> Result<Prediction> {
         let moments = &self.online.task.moments;
         if moments.weight < 2.0 {
@@ -372,18 +468,35 @@ impl OnlineRegressor {
 
     /// Learns a row.
     pub fn observe(&mut self, x: &[f64], y: f64) -> Result<Outcome> {
-        self.online.learn(x, y, 1.0, None)
+        self.learn(x, y, 1.0, None)
     }
 
     /// Learns a row whose noise variance is known (for [`NoiseModel::Known`]).
     pub fn observe_noisy(&mut self, x: &[f64], y: f64, variance: f64) -> Result<Outcome> {
         self.require_known_noise()?;
-        self.online.learn(x, y, variance, None)
+        self.learn(x, y, variance, None)
     }
 
     /// Learns a row that was observed at the given time; times must not decrease.
     pub fn observe_at(&mut self, x: &[f64], y: f64, time: f64) -> Result<Outcome> {
-        self.online.learn(x, y, 1.0, Some(time))
+        self.learn(x, y, 1.0, Some(time))
+    }
+
+    /// Learns a row; what was predicted for it before goes to the controller of intervals.
+    fn learn(&mut self, x: &[f64], y: f64, noise: f64, time: Option<f64>) -> Result<Outcome> {
+        // A refit after the row may change the scale.
+        let scale = self.target_scale();
+        let guess = if self.is_ready() { None } else { self.before_warm_up().ok() };
+        let outcome = self.online.learn(x, y, noise, time)?;
+        if let Some(&said) = self.online.said().first() {
+            self.online.task.calibrate(&scale.undo(said), y);
+        } else if let Some(guess) = guess {
+            self.online.task.calibrate(&guess, y);
+        }
+        if guess.is_some() && self.is_ready() {
+            self.begin_intervals();
+        }
+        Ok(outcome)
     }
 
     /// Predicts a row, then learns it, and takes the prediction into the running figures. `None` during the
@@ -403,12 +516,13 @@ impl OnlineRegressor {
         if variance.is_some() {
             self.require_known_noise()?;
         }
-        // A refit after the row may change the scale.
         let scale = self.target_scale();
-        self.online.learn(x, y, variance.unwrap_or(1.0), time)?;
+        self.learn(x, y, variance.unwrap_or(1.0), time)?;
         let Some(&said) = self.online.said().first() else { return Ok(None) };
         let p = scale.undo(said);
         self.metrics.record(&p, y);
+        let level = self.settings().intervals.level;
+        self.metrics.record_interval(&self.interval(&p, level, Horizon::Last)?, y);
         if let Some(detector) = &mut self.online.settings.drift {
             self.drifts += u64::from(detector.record((y - p.mean) / p.std()));
         }
@@ -456,13 +570,31 @@ impl OnlineRegressor {
 
     /// Ends the warm-up with the rows seen so far: chooses scaling and features, fits the hyperparameters.
     pub fn finish_warm_up(&mut self) -> Result<()> {
-        self.online.finish_warm_up()
+        let was_ready = self.is_ready();
+        self.online.finish_warm_up()?;
+        if !was_ready {
+            self.begin_intervals();
+        }
+        Ok(())
+    }
+
+    /// Lets the controller of intervals begin anew: after the warm-up another model speaks, and how far off the guesses
+    /// before were says nothing about it.
+    fn begin_intervals(&mut self) {
+        let task = &mut self.online.task;
+        task.conformal = task.conformal.as_ref().map(Conformal::cleared);
+        self.online.publish();
     }
 
     /// Ends a stream: learns features anew from the rows that are still in memory, if there are more of them than at the
     /// last search. Further rows can be learned as before.
     pub fn finish_search(&mut self) -> Result<()> {
-        self.online.finish_search()
+        let was_ready = self.is_ready();
+        self.online.finish_search()?;
+        if !was_ready {
+            self.begin_intervals();
+        }
+        Ok(())
     }
 
     /// Whether features may still be learned anew from rows in memory.
@@ -483,7 +615,8 @@ impl OnlineRegressor {
     }
 
     /// Un-learns a row that was learned before with the same values, since the feature map was frozen. Exact;
-    /// rejected while the feature map still changes.
+    /// rejected while the feature map still changes. The controller of intervals stays as it is: it holds how far off
+    /// predictions were, and they were made.
     pub fn forget(&mut self, x: &[f64], y: f64) -> Result<()> {
         self.online.forget(x, y, 1.0)
     }
@@ -494,7 +627,7 @@ impl OnlineRegressor {
     }
 
     /// Learns everything another model has learned. Exact; rejected unless both models map rows to the same
-    /// coordinates.
+    /// coordinates. The quantiles of their intervals become means of both, by the number of rows predicted.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         self.online.merge(&other.online)?;
         self.metrics.merge(&other.metrics);
@@ -506,7 +639,8 @@ impl OnlineRegressor {
         self.online.refit()
     }
 
-    /// Exponential forgetting at once: every row so far counts `factor` times as much.
+    /// Exponential forgetting at once: every row so far counts `factor` times as much. The controller of intervals has
+    /// a memory of its own, and stays as it is.
     pub fn decay(&mut self, factor: f64) -> Result<()> {
         self.online.decay(factor)
     }

@@ -1,5 +1,6 @@
 //! What a user may choose about an online model of raw rows; every choice has a default.
 
+use crate::conformal::{Conformal, Score};
 use crate::engine::Engine;
 use crate::error::{Error, Result, length};
 use crate::feature::Column;
@@ -121,6 +122,51 @@ pub enum HalfLife {
     Time(f64),
 }
 
+/// Where the ends of intervals come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IntervalKind {
+    /// From the predicted Gaussian distribution.
+    Gaussian,
+    /// From that and a controller, which keeps the share of targets inside at the level along the stream.
+    Conformal,
+}
+
+/// What is promised about intervals of numbers and sets of classes; see [`crate::conformal`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Intervals {
+    /// Where their ends come from.
+    pub kind: IntervalKind,
+    /// The level that running figures are about.
+    pub level: f64,
+    /// Further levels that are kept along the stream. At any other one, intervals lie between those of the next levels.
+    pub levels: Vec<f64>,
+    /// Whether a set of classes may be empty. If not, it has at least the likeliest class.
+    pub empty_sets: bool,
+}
+
+impl Default for Intervals {
+    fn default() -> Self {
+        let levels = vec![0.5, 0.8, 0.9, 0.95, 0.99];
+        Self { kind: IntervalKind::Conformal, level: 0.95, levels, empty_sets: false }
+    }
+}
+
+impl Intervals {
+    /// The controller of these levels, where one is wanted.
+    pub(super) fn controller(&self, classes: bool) -> Result<Option<Conformal>> {
+        let mut levels = self.levels.clone();
+        levels.push(self.level);
+        let score = match (classes, self.empty_sets) {
+            (false, _) => Score::Deviations,
+            (true, false) => Score::Surprise,
+            (true, true) => Score::SurpriseOrNone,
+        };
+        let controller = Conformal::new(&levels, score)?;
+        Ok((self.kind == IntervalKind::Conformal).then_some(controller))
+    }
+}
+
 /// All settings of an online model of raw rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -156,6 +202,8 @@ pub struct Settings {
     pub priors: Vec<(String, Hyperprior)>,
     /// Watches standardized residuals for drift, where wanted.
     pub drift: Option<DriftDetector>,
+    /// What is promised about intervals and sets of classes.
+    pub intervals: Intervals,
     /// How columns are scaled.
     pub inputs: InputScaling,
     /// How targets are scaled.
@@ -202,6 +250,7 @@ impl Default for Settings {
             softplus: false,
             priors: Vec::new(),
             drift: Some(DriftDetector::default()),
+            intervals: Intervals::default(),
             inputs: InputScaling::WarmUp,
             targets: TargetScaling::Running,
             noise: NoiseModel::Learned,
@@ -318,6 +367,7 @@ impl Settings {
             Some(HalfLife::Rows(life) | HalfLife::Time(life)) => positive_setting("half-life", life, 0.0)?,
             None => {}
         }
+        self.intervals.controller(false)?;
         if !(self.feature_rate >= 0.0 && self.feature_rate.is_finite()) {
             return reject("feature rate", format!("{} is not a learning rate", self.feature_rate));
         }

@@ -3,6 +3,7 @@
 
 use super::encoder::FixedEncoder;
 use super::targets::TargetScale;
+use crate::conformal::{Horizon, Interval, Quantiles};
 use crate::error::{Result, length};
 use crate::posterior::{FunctionSample, Joint, Prediction, Predictor, Surface, Surrogate};
 
@@ -13,6 +14,8 @@ pub struct Snapshot {
     pub(super) predictor: Predictor,
     pub(super) scale: TargetScale,
     pub(super) known_noise: bool,
+    /// For the row that came next when the snapshot was taken, and for rows ahead.
+    pub(super) intervals: [Quantiles; 2],
 }
 
 impl Snapshot {
@@ -25,6 +28,13 @@ impl Snapshot {
             p.noise = 0.0;
         }
         Ok(p)
+    }
+
+    /// The interval at a level around a prediction, as it was when the snapshot was taken; see
+    /// [`OnlineRegressor::interval`](super::OnlineRegressor::interval).
+    pub fn interval(&self, prediction: &Prediction, level: f64, horizon: Horizon) -> Result<Interval> {
+        let quantiles = &self.intervals[usize::from(horizon == Horizon::Ahead)];
+        Ok(Interval::around(prediction, quantiles.at(level)?))
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::OffGrid;
-use super::settings::{Features, Schedule};
+use super::settings::{Features, IntervalKind, Schedule};
 use crate::error::{Error, Result};
 
 fn reject<T>(field: &str, reason: String) -> Result<T> {
@@ -117,6 +117,28 @@ impl fmt::Display for OffGrid {
     }
 }
 
+impl FromStr for IntervalKind {
+    type Err = Error;
+
+    /// `gaussian` or `conformal`.
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "gaussian" => Ok(Self::Gaussian),
+            "conformal" => Ok(Self::Conformal),
+            _ => reject("intervals", format!("'{text}' is not gaussian or conformal")),
+        }
+    }
+}
+
+impl fmt::Display for IntervalKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gaussian => "gaussian",
+            Self::Conformal => "conformal",
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +149,10 @@ mod tests {
         {
             assert_eq!(text.parse::<Features>().unwrap().to_string(), text);
         }
+        for text in ["gaussian", "conformal"] {
+            assert_eq!(text.parse::<IntervalKind>().unwrap().to_string(), text);
+        }
+        assert!("normal".parse::<IntervalKind>().is_err());
         for text in ["geometric:1.25", "every-step:0.005", "off"] {
             assert_eq!(text.parse::<Schedule>().unwrap().to_string(), text);
         }

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::conformal::{Horizon, Interval};
 use crate::error::{Error, Result, length};
-use crate::model::{ClassPrediction, NoiseModel, OnlineClassifier, OnlineRegressor};
+use crate::model::{ClassPrediction, NoiseModel, OnlineClassifier, OnlineRegressor, Settings};
 use crate::posterior::Prediction;
 use crate::saved::{Restore, restored_after_reading};
 
@@ -254,6 +255,30 @@ impl Model {
                 model.predict_noisy(x, variance).map(Answer::Value)
             }
             (model, _) => model.predict(x),
+        }
+    }
+
+    /// The interval at a level around the prediction of a number, `None` for classes; see [`OnlineRegressor::interval`].
+    pub fn interval(&self, answer: &Answer, level: f64, horizon: Horizon) -> Result<Option<Interval>> {
+        match (self, answer) {
+            (Self::Regressor(model), Answer::Value(p)) => model.interval(p, level, horizon).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The labels of the set at a level around the prediction of a class, from the likeliest, `None` for numbers; see
+    /// [`OnlineClassifier::set`].
+    pub fn set(&self, answer: &Answer, level: f64, horizon: Horizon) -> Result<Option<Vec<&str>>> {
+        let (Self::Classifier(model), Answer::Class(p)) = (self, answer) else { return Ok(None) };
+        let set = model.set(p, level, horizon)?;
+        Ok(Some(set.into_iter().map(|class| model.classes()[class].as_str()).collect()))
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        match self {
+            Self::Regressor(model) => model.settings(),
+            Self::Classifier(model) => model.settings(),
         }
     }
 

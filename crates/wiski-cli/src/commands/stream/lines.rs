@@ -2,11 +2,12 @@
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use wiski::model::Z95;
 use wiski::persist::{Answer, Model, Stored};
+use wiski::{Horizon, Interval};
 
 use super::{Emit, learner};
 use crate::input::Row;
+use crate::intervals::IntervalOptions;
 use crate::output::Output;
 
 /// How far off a target was: in standard deviations, or for a class its surprise −log p in nats. `None` if there was
@@ -30,6 +31,28 @@ pub(super) fn is_alarm(residual: Option<f64>, answer: Option<&Answer>, sigmas: f
     residual.is_some_and(|z| z.abs() > limit)
 }
 
+/// What was promised for a row before it was seen: an interval, or a set of classes.
+#[derive(Default)]
+pub(super) struct Promise<'a> {
+    pub(super) interval: Option<Interval>,
+    pub(super) set: Option<Vec<&'a str>>,
+}
+
+impl<'a> Promise<'a> {
+    /// Of a row that was learned after it was predicted, or only predicted.
+    pub(super) fn new(
+        options: &IntervalOptions,
+        answer: Option<&Answer>,
+        learned: bool,
+        stored: &'a Stored,
+    ) -> Result<Self> {
+        let Some(answer) = answer else { return Ok(Self::default()) };
+        let row = if learned { Horizon::Last } else { Horizon::Next };
+        let interval = options.interval(&stored.model, answer, row)?;
+        Ok(Self { interval, set: options.set(&stored.model, answer, row)? })
+    }
+}
+
 /// Lines on standard output, each as soon as its row is there.
 pub(super) struct Emitted {
     out: Output,
@@ -43,7 +66,9 @@ impl Emitted {
         let mut out = Output::open("-")?;
         if format == Emit::Csv {
             let [first, second, third] = names(stored);
-            ["row", first, second, third, "alarm", "drift"].into_iter().for_each(|name| out.text(name));
+            let ends: &[&str] = if is_numbers(stored) { &["lower", "upper"] } else { &["set"] };
+            let all = ["row", first, second, third, "alarm", "drift"];
+            all.iter().chain(ends).for_each(|name| out.text(name));
             out.end_row()?;
             out.flush()?;
         }
@@ -54,6 +79,7 @@ impl Emitted {
         &mut self,
         row: &Row,
         answer: Option<&Answer>,
+        promise: &Promise,
         off: Option<f64>,
         alarm: bool,
         stored: &Stored,
@@ -68,10 +94,16 @@ impl Emitted {
         let out = &mut self.out;
         if self.format == Emit::Ndjson {
             let names = names(stored);
-            let line = json!({
+            let mut line = json!({
                 "row": row.number, names[0]: first, names[1]: second, names[2]: off,
                 "alarm": alarm, "drift": drift,
             });
+            if is_numbers(stored) {
+                line["lower"] = json!(promise.interval.map(|i| i.lower));
+                line["upper"] = json!(promise.interval.map(|i| i.upper));
+            } else {
+                line["set"] = json!(promise.set);
+            }
             out.line(&line.to_string())?;
         } else {
             out.number(row.number as f64);
@@ -84,10 +116,20 @@ impl Emitted {
             out.maybe(off);
             out.number(f64::from(u8::from(alarm)));
             out.number(f64::from(u8::from(drift)));
+            if is_numbers(stored) {
+                out.maybe(promise.interval.map(|i| i.lower));
+                out.maybe(promise.interval.map(|i| i.upper));
+            } else {
+                out.text(&promise.set.as_deref().unwrap_or_default().join("|"));
+            }
             out.end_row()?;
         }
         Ok(out.flush()?)
     }
+}
+
+fn is_numbers(stored: &Stored) -> bool {
+    matches!(stored.model, Model::Regressor(_))
 }
 
 fn names(stored: &Stored) -> [&'static str; 3] {
@@ -105,21 +147,30 @@ impl Predictions {
         let mut out = Output::open(path)?;
         let names: &[&str] = match stored.model {
             Model::Regressor(_) => &["row", "target", "mean", "std", "lower", "upper"],
-            Model::Classifier(_) => &["row", "label", "predicted", "probability", "probability_of_label"],
+            Model::Classifier(_) => {
+                &["row", "label", "predicted", "probability", "probability_of_label", "set"]
+            }
         };
         names.iter().for_each(|name| out.text(name));
         out.end_row()?;
         Ok(Self(out))
     }
 
-    pub(super) fn row(&mut self, row: &Row, answer: Option<&Answer>, stored: &Stored) -> Result<()> {
+    pub(super) fn row(
+        &mut self,
+        row: &Row,
+        answer: Option<&Answer>,
+        promise: &Promise,
+        stored: &Stored,
+    ) -> Result<()> {
         let out = &mut self.0;
         out.number(row.number as f64);
         match answer {
             Some(Answer::Value(p)) => {
-                let half = Z95 * p.std();
                 out.maybe(row.target);
-                [p.mean, p.std(), p.mean - half, p.mean + half].into_iter().for_each(|v| out.number(v));
+                [p.mean, p.std()].into_iter().for_each(|v| out.number(v));
+                out.maybe(promise.interval.map(|i| i.lower));
+                out.maybe(promise.interval.map(|i| i.upper));
             }
             Some(Answer::Class(p)) => {
                 let label = row.label.as_deref().unwrap_or_default();
@@ -127,14 +178,14 @@ impl Predictions {
                 out.text(&p.label);
                 out.number(p.probabilities[p.best]);
                 out.maybe(learner::probability(p, label, stored));
+                out.text(&promise.set.as_deref().unwrap_or_default().join("|"));
             }
             None => {
                 match &row.label {
                     Some(label) => out.text(label),
                     None => out.maybe(row.target),
                 }
-                let rest = if row.label.is_some() { 3 } else { 4 };
-                (0..rest).for_each(|_| out.text(""));
+                (0..4).for_each(|_| out.text(""));
             }
         }
         Ok(out.end_row()?)

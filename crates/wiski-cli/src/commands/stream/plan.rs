@@ -38,6 +38,7 @@ impl<'a> Plan<'a> {
             !(options.emit.is_some() && options.predictions.as_deref() == Some("-")),
             "--predictions -: standard output is for --emit"
         );
+        options.interval_options.check()?;
         options.check_places()?;
         let lock = options.model.as_ref().map(|path| options.waiting.lock(path)).transpose()?;
         let mut bad = BadRows::new(options.reading.on_bad_row);
@@ -116,7 +117,7 @@ impl Stream {
             bail!("--resume: there is no model to go on with{}", none.unwrap_or_default());
         };
         let stored: Stored = persist::load(path)?;
-        if self.model_options.is_given() {
+        if self.model_options.is_given() || self.interval_options.differs_from(&stored.model) {
             eprintln!("wiski: the model goes on with its own settings, not with those given now");
         }
         let classes = matches!(stored.model, Model::Classifier(_));
@@ -180,7 +181,8 @@ impl Stream {
     fn fresh(&self, columns: Columns, inputs: &InputPlan, total: Option<usize>) -> Result<Stored> {
         let width = columns.inputs.len();
         let (noisy, timed) = (columns.noise.is_some(), columns.time.is_some());
-        let settings = self.model_options.settings(inputs, total, noisy, timed)?;
+        let mut settings = self.model_options.settings(inputs, total, noisy, timed)?;
+        settings.intervals = self.interval_options.settings();
         let model = if self.classify {
             ensure!(columns.noise.is_none(), "--noise-col has no meaning with --classify");
             let classes = Classes::discovered().adding_unseen();

@@ -7,6 +7,7 @@ use wiski::persist::{Answer, Model, Stored};
 
 use super::super::plot;
 use super::learner;
+use super::lines::Promise;
 use crate::input::Row;
 use crate::report::{self, ClassRecorder, Recorder, Report};
 use crate::summary::{self, Summary};
@@ -31,17 +32,31 @@ impl Recording {
     }
 
     /// Takes in a row with what was predicted for it.
-    pub(crate) fn push(&mut self, number: u64, row: &Row, answer: Option<&Answer>, stored: &Stored) {
+    pub(super) fn push(
+        &mut self,
+        number: u64,
+        row: &Row,
+        answer: Option<&Answer>,
+        promise: &Promise,
+        level: f64,
+        stored: &Stored,
+    ) {
         match (&mut self.recorder, answer) {
             (Either::Numbers(recorder), Some(Answer::Value(p))) => {
                 if let Some(y) = row.target {
                     recorder.push(number, p.mean, p.std(), y);
+                    if let Some(interval) = &promise.interval {
+                        recorder.push_interval(number, level, interval.contains(y), interval.width());
+                    }
                 }
             }
             (Either::Classes(recorder), Some(Answer::Class(p))) => {
                 if let Some(label) = &row.label {
                     let own = learner::probability(p, label, stored);
                     recorder.push(number, own, p.probabilities[p.best], p.label == *label);
+                    if let Some(set) = &promise.set {
+                        recorder.push_set(number, level, set.contains(&label.as_str()), set.len() as f64);
+                    }
                 }
             }
             _ => {}

@@ -9,12 +9,13 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use wiski::Horizon;
 use wiski::model::{Prequential, PrequentialClasses};
 use wiski::persist::{self, Answer, Model, Stored, Target};
 
 use super::feed::Feed;
 use super::learner::Learner;
-use super::lines::{self, Emitted, Predictions};
+use super::lines::{self, Emitted, Predictions, Promise};
 use super::recording::Recording;
 use super::{AlarmAction, Stream};
 use crate::input::{self, Row};
@@ -124,16 +125,23 @@ impl<'a> Run<'a> {
         self.rows += 1;
         self.passed_over += u64::from(glitch);
         let stored = self.learner.stored();
+        let wanted = self.recording.is_some() || self.predictions.is_some() || self.emitted.is_some();
+        let mut promise = Promise::default();
+        if wanted {
+            let was_learned = learned.target != Target::Missing;
+            promise = Promise::new(&self.options.interval_options, answer.as_ref(), was_learned, stored)?;
+        }
         if let Some(recording) = &mut self.recording {
-            recording.push(self.rows, row, answer.as_ref(), stored);
+            let level = self.options.interval_options.level(&stored.model);
+            recording.push(self.rows, row, answer.as_ref(), &promise, level, stored);
         }
         if let Some(predictions) = &mut self.predictions {
-            predictions.row(row, answer.as_ref(), stored)?;
+            predictions.row(row, answer.as_ref(), &promise, stored)?;
         }
         if let Some(emitted) = &mut self.emitted {
             let off = lines::residual(row, answer.as_ref(), stored);
             let alarm = lines::is_alarm(off, answer.as_ref(), self.options.alarm);
-            emitted.row(row, answer.as_ref(), off, alarm, stored)?;
+            emitted.row(row, answer.as_ref(), &promise, off, alarm, stored)?;
         }
         if self.rows.is_multiple_of(256) {
             self.progress.show(self.rows, feed.progress(), &self.learner.stored().model);
@@ -151,7 +159,7 @@ impl<'a> Run<'a> {
 
     /// Predicts the rows that were held out.
     fn test(&mut self, stored: &Stored, file: &str) -> Result<Figures> {
-        let model = &stored.model;
+        let (model, intervals) = (&stored.model, &self.options.interval_options);
         let mut numbers = Prequential::default();
         let mut classes = PrequentialClasses::default();
         for row in &self.held_out {
@@ -159,12 +167,16 @@ impl<'a> Run<'a> {
                 Ok(Answer::Value(p)) => {
                     if let Some(y) = row.target {
                         numbers.record(&p, y);
+                        let said = intervals.interval(model, &Answer::Value(p), Horizon::Ahead)?;
+                        said.iter().for_each(|interval| numbers.record_interval(interval, y));
                     }
                 }
                 Ok(Answer::Class(p)) => {
                     let Model::Classifier(classifier) = model else { continue };
                     let class = classifier.classes().iter().position(|c| Some(c) == row.label.as_ref());
                     classes.record(&p.probabilities, p.best, class);
+                    let set = classifier.set(&p, intervals.level(model), Horizon::Ahead)?;
+                    classes.record_set(class.is_some_and(|class| set.contains(&class)), set.len());
                 }
                 Err(error) => {
                     let message = reading::rejection(&error, file, row, &stored.columns, model);
@@ -173,8 +185,8 @@ impl<'a> Run<'a> {
             }
         }
         Ok(match model {
-            Model::Regressor(_) => Figures::Numbers(numbers),
-            Model::Classifier(_) => Figures::Classes(classes),
+            Model::Regressor(_) => Figures::Numbers(numbers, intervals.level(model)),
+            Model::Classifier(_) => Figures::Classes(classes, intervals.level(model)),
         })
     }
 

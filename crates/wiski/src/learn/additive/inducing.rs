@@ -44,8 +44,13 @@ impl AdditiveSearch<'_> {
         Ok(inputs)
     }
 
-    /// Learns points beside the grids of a model fitted to the rows.
-    pub(super) fn learn_points(&self, warm: &mut WarmUp, rows: &Rows) -> Result<LearnedPoints> {
+    /// Learns points beside the grids of a model fitted to the rows, going on from points of part of them if there are any.
+    pub(super) fn learn_points(
+        &self,
+        warm: &mut WarmUp,
+        rows: &Rows,
+        from: Option<&LearnedPoints>,
+    ) -> Result<LearnedPoints> {
         let (values, groups) = warm.whitened_features()?;
         let inputs = self.point_inputs(rows)?;
         let noise = if warm.space().learns_noise() {
@@ -57,7 +62,10 @@ impl AdditiveSearch<'_> {
         let grids = Some(GridFeatures { values: &values, groups: &groups });
         let all = PointsRows { x: &inputs, dim: self.point_sources().len(), outputs: &outputs, grids };
         let search = PointsSearch { points: self.inducing, seed: self.seed, ..PointsSearch::default() };
-        search.run(&all, &mut |_| true)
+        match from {
+            Some(from) => search.continued(&all, from, &mut |_| true),
+            None => search.run(&all, &mut |_| true),
+        }
     }
 
     /// The grids of a model with learned points beside them, on the given rows; hyperparameters start where the search

@@ -176,36 +176,34 @@ impl AdditiveSearch<'_> {
         if self.inducing == 0 || self.point_sources().is_empty() {
             return Ok(None);
         }
+        // One part says enough of what makes so much of a difference, and costs a third of three.
         let is_plain = choice.start == Start::Axes && choice.epochs == 0;
-        let (mut beside_axes, mut beside_best) = (Candidate::default(), Candidate::default());
-        let mut learned = Vec::with_capacity(held_out.len());
-        for (fold, held_out) in held_out.iter().enumerate() {
-            let train = self.rows.filter(|i| i % share != fold);
-            let mut axes = plain.fits[fold].clone();
-            let points = self.learn_points(&mut axes, &train)?;
-            let mut with_axes = self.with_points(&axes, &points, &train)?;
-            with_axes.fit_hyperparameters(&quick())?;
-            beside_axes.push(with_axes, held_out)?;
-            if !is_plain {
-                let mut with_best = self.with_points(&best.fits[fold], &points, &train)?;
-                with_best.fit_hyperparameters(&quick())?;
-                beside_best.push(with_best, held_out)?;
-            }
-            learned.push(points);
-        }
-        choice.scores.push((Start::Points, 0, beside_axes.score()));
-        let mut chosen = (beside_axes, plain);
+        let Some(held_out) = held_out.first() else { return Ok(None) };
+        let train = self.rows.filter(|i| i % share != 0);
+        let mut axes = plain.fits[0].clone();
+        let learned = self.learn_points(&mut axes, &train, None)?;
+        let beside = |grids: &WarmUp| -> Result<Candidate> {
+            let mut warm = self.with_points(grids, &learned, &train)?;
+            warm.fit_hyperparameters(&quick())?;
+            let mut candidate = Candidate::default();
+            candidate.push(warm, held_out)?;
+            Ok(candidate)
+        };
+        let mut chosen = beside(&axes)?;
+        choice.scores.push((Start::Points, 0, chosen.score()));
+        let mut is_best = is_plain;
         if !is_plain {
+            let beside_best = beside(&best.fits[0])?;
             choice.scores.push((Start::Points, choice.epochs.max(1), beside_best.score()));
-            if beside_best.beats(&chosen.0) {
-                chosen = (beside_best, best);
+            if beside_best.beats(&chosen) {
+                (chosen, is_best) = (beside_best, true);
             }
         }
-        if chosen.0.score() <= best.score() {
+        let without = &best.densities[..held_out.len()];
+        if chosen.score() <= without.iter().sum::<f64>() / without.len() as f64 {
             return Ok(None);
         }
-        let is_best = std::ptr::eq(chosen.1, best);
-        let grids = if is_best || is_plain {
+        let mut grids = if is_best {
             self.on_all_rows(best.clone(), choice)?
         } else {
             let mut axes = self.fitted(&self.base(self.rows)?, self.rows, None)?;
@@ -213,12 +211,13 @@ impl AdditiveSearch<'_> {
             axes
         };
         choice.start = Start::Points;
-        // A few rows more are worth a new search while all of them can be centers, or nearly.
-        let points = match learned.pop() {
-            Some(points) if self.rows.len() > 2 * self.inducing => points,
-            _ => self.learn_points(&mut grids.clone(), self.rows)?,
+        // A few rows more are worth going on while all of them can be centers, or nearly.
+        let learned = if self.rows.len() > 2 * self.inducing {
+            learned
+        } else {
+            self.learn_points(&mut grids, self.rows, Some(&learned))?
         };
-        let mut warm = self.with_points(&grids, &points, self.rows)?;
+        let mut warm = self.with_points(&grids, &learned, self.rows)?;
         warm.fit_hyperparameters(&quick())?;
         Ok(Some(warm))
     }

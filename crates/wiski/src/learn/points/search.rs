@@ -18,7 +18,7 @@ use super::{
     LearnedPoints, PointsProgress, PointsRecord, PointsSearch, PointsStage, PointsStart, PointsTraining,
     Precision, start,
 };
-use crate::error::{Error, Result, positive};
+use crate::error::{Error, Result, length, positive};
 use crate::learn::{Adam, Annealing, FnObjective, LbfgsB, Objective};
 
 /// Of the targets' mean square, what the points' function explains at the start.
@@ -57,34 +57,75 @@ impl PointsSearch {
         report: &mut dyn FnMut(PointsProgress) -> bool,
     ) -> Result<LearnedPoints> {
         self.validate()?;
-        let numerics = Numerics {
+        let (table, units) = Table::new(rows)?;
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
+        let mut log = self.log(&table, report);
+        let (parameters, starts) = self.small_start(&table, &units, self.numerics()?, &mut rng, &mut log)?;
+        self.finished(&table, &units, parameters, starts, &mut rng, log)
+    }
+
+    /// Goes on from points that were learned on part of the rows, or on fewer of them: centers are sought anew on all rows,
+    /// in the metric that was found, and a third of the steps suffice.
+    pub fn continued(
+        &self,
+        rows: &PointsRows,
+        from: &LearnedPoints,
+        report: &mut dyn FnMut(PointsProgress) -> bool,
+    ) -> Result<LearnedPoints> {
+        let (table, units) = Table::new(rows)?;
+        length("length-scales", table.dim(), from.lengthscales.len())?;
+        let lengthscales: Vec<f64> = from.lengthscales.iter().zip(&units.unit).map(|(l, u)| l / u).collect();
+        let mut scales = start_scales(&table, SIGNAL);
+        length("outputs", scales.len(), from.scales.len())?;
+        for (own, (&points, &noise)) in scales.iter_mut().zip(from.scales.iter().zip(&from.noises)) {
+            (own.points, own.noise) = (points, noise);
+        }
+        let training = PointsTraining { steps: self.training.steps.div_ceil(3), ..self.training };
+        let search =
+            Self { training: PointsTraining { rate: 0.5 * training.rate, ..training }, ..self.clone() };
+        let parameters = Parameters { centers: Mat::zeros(table.dim(), 0), lengthscales, scales };
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
+        let log = search.log(&table, report);
+        search.finished(&table, &units, parameters, from.starts.clone(), &mut rng, log)
+    }
+
+    fn numerics(&self) -> Result<Numerics> {
+        Ok(Numerics {
             family: Radial::new(self.family)?,
             jitter: self.jitter,
             precision: self.precision,
             threads: self.threads,
             priors: self.priors,
-        };
-        let (table, units) = Table::new(rows)?;
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
-        let mut log = Log {
-            history: Vec::new(),
-            flops: 0.0,
-            expected: self.expected_flops(&table),
-            report,
-            stopped: false,
-        };
-        let (mut parameters, starts) = self.small_start(&table, &units, numerics, &mut rng, &mut log)?;
+        })
+    }
+
+    fn log<'a>(&self, table: &Table, report: &'a mut dyn FnMut(PointsProgress) -> bool) -> Log<'a> {
+        let expected = self.expected_flops(table);
+        Log { history: Vec::new(), flops: 0.0, expected, report, stopped: false }
+    }
+
+    /// Centers on all rows in the metric of a start, and steps from there.
+    fn finished(
+        &self,
+        table: &Table,
+        units: &Units,
+        mut parameters: Parameters,
+        starts: Vec<(PointsStart, f64)>,
+        rng: &mut Xoshiro256PlusPlus,
+        mut log: Log,
+    ) -> Result<LearnedPoints> {
+        let numerics = self.numerics()?;
         if !log.stopped {
-            let distinct = start::distinct_rows(&table);
+            let distinct = start::distinct_rows(table);
             let moving = distinct.len() > self.points;
             parameters.centers = if moving {
-                start::centers(&table, &parameters.lengthscales, self.points, &mut rng)
+                start::centers(table, &parameters.lengthscales, self.points, rng)
             } else {
                 Mat::from_fn(table.dim(), distinct.len(), |k, i| table.x[(k, distinct[i])])
             };
             // The exact process has few unknowns and often little noise: worth all digits.
             let precision = if moving { self.precision } else { Precision::Double };
-            let mut fit = Fit::new(&table, Numerics { precision, ..numerics }, parameters, moving);
+            let mut fit = Fit::new(table, Numerics { precision, ..numerics }, parameters, moving);
             if moving {
                 self.climb(&mut fit, table.len(), PointsStage::Training, self.training, &mut log)?;
             } else {
@@ -94,8 +135,8 @@ impl PointsSearch {
         }
         let family = numerics.family;
         let posterior =
-            PointsPosterior::of_table(family, units.clone(), self.jitter, &table, &parameters, self.threads)?;
-        Ok(self.learned(&parameters, &units, posterior.bound(), starts, log))
+            PointsPosterior::of_table(family, units.clone(), self.jitter, table, &parameters, self.threads)?;
+        Ok(self.learned(&parameters, units, posterior.bound(), starts, log))
     }
 
     /// Rejects settings that make no sense.

@@ -3,12 +3,12 @@
 use std::f64::consts::{FRAC_1_SQRT_2, PI, TAU};
 
 /// φ(z).
-pub(super) fn density(z: f64) -> f64 {
+pub(crate) fn density(z: f64) -> f64 {
     (-0.5 * z * z).exp() / TAU.sqrt()
 }
 
 /// Φ(z).
-pub(super) fn cumulative(z: f64) -> f64 {
+pub(crate) fn cumulative(z: f64) -> f64 {
     0.5 * libm::erfc(-z * FRAC_1_SQRT_2)
 }
 
@@ -28,7 +28,7 @@ fn fraction(t: f64) -> f64 {
 /// Far below zero h(z) = φ(z)(1 − t R(t)) with t = −z and Mills' ratio R = 1/(t + D), where D is the rest of the
 /// continued fraction; then 1 − t R = D R without cancellation (compare Ament et al. 2023, "Unexpected
 /// improvements to expected improvement").
-pub(super) fn log_improvement(z: f64) -> (f64, f64) {
+pub(crate) fn log_improvement(z: f64) -> (f64, f64) {
     if z > TAIL {
         let h = density(z) + z * cumulative(z);
         return (h.ln(), cumulative(z) / h);
@@ -40,7 +40,7 @@ pub(super) fn log_improvement(z: f64) -> (f64, f64) {
 }
 
 /// log Φ(z) and its derivative φ(z)/Φ(z).
-pub(super) fn log_cumulative(z: f64) -> (f64, f64) {
+pub(crate) fn log_cumulative(z: f64) -> (f64, f64) {
     if z > TAIL {
         let p = cumulative(z);
         return (p.ln(), density(z) / p);
@@ -50,7 +50,7 @@ pub(super) fn log_cumulative(z: f64) -> (f64, f64) {
 }
 
 /// Φ⁻¹(p) for 0 < p < 1: a start by a rational approximation of the tail, then Newton's (Halley's) method.
-pub(super) fn quantile(p: f64) -> f64 {
+pub(crate) fn quantile(p: f64) -> f64 {
     let lower = p.min(1.0 - p);
     // Abramowitz and Stegun 26.2.23, to 4.5e-4.
     let t = (-2.0 * lower.ln()).sqrt();
