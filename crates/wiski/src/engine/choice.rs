@@ -149,7 +149,12 @@ impl Engine {
                 // On Matérn ½ the rank is the number of points.
                 if roughness != Some(true) {
                     let prior = self.prior(given)?;
-                    if prior.rank() <= small || !given.is_frugal && is_dense_cheaper(grid, prior.rank()) {
+                    let is_cheap = if given.is_frugal {
+                        prior.rank() <= small
+                    } else {
+                        is_dense_cheaper(grid, prior.rank())
+                    };
+                    if is_cheap {
                         return Ok(Chosen::Dense(prior));
                     }
                 }

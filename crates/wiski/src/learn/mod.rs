@@ -46,7 +46,7 @@ pub use hyperprior::Hyperprior;
 pub use lbfgsb::{LbfgsB, Minimum, Stop, Workspace};
 pub use objective::{FnObjective, Objective};
 pub use points::{LearnedPoints, PointsSearch};
-pub(crate) use resolution::{FittedGrid, GridSearch, with_floors};
+pub(crate) use resolution::{FittedGrid, GridSearch};
 pub(crate) use screen::screen;
 pub use select::{Choice, ProjectionSearch, Start};
 pub use transform::Transform;

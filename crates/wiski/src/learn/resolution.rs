@@ -62,8 +62,6 @@ pub(crate) struct GridSearch<'a> {
     pub(crate) kernel: &'a Kernel,
     /// Whether kernels are raced.
     pub(crate) is_raced: bool,
-    /// The points on each axis, where they are given.
-    pub(crate) points: Option<Vec<usize>>,
     /// The most points of the grid.
     pub(crate) budget: usize,
     /// The noise variance, where it is known.
@@ -87,7 +85,7 @@ pub(crate) struct FittedGrid {
 }
 
 /// The smallest length-scale of a kernel on each axis; infinite where there is none.
-pub(crate) fn lengthscales(kernel: &Kernel) -> Vec<f64> {
+fn lengthscales(kernel: &Kernel) -> Vec<f64> {
     let (names, values) = (kernel.parameter_names(), kernel.parameters());
     let own = |axis: usize| format!("lengthscale[{axis}]");
     let smallest = |axis: usize| {
@@ -142,7 +140,7 @@ impl GridSearch<'_> {
             let finer = |(&has, &wants): (&usize, &usize)| (has * 4 / 3).max(wants.min(has * 8 / 5));
             let finer: Vec<usize> = has.iter().zip(&wants).map(finer).collect();
             let most = self.most_points(&best.hyper.kernels[0], true);
-            if self.points.is_some() || !within(&finer, most) {
+            if !within(&finer, most) {
                 break;
             }
             match self.fit(&best.hyper, &finer, &fewest()) {
@@ -173,8 +171,6 @@ impl GridSearch<'_> {
             match self.followed(&hyper) {
                 Err(error) => failure = error,
                 Ok(fit) if is_better(&fit, best.as_ref()) => best = Some(fit),
-                // On a grid that is given, a shorter start is no finer.
-                Ok(_) if self.points.is_some() => break,
                 Ok(_) => {}
             }
         }
@@ -280,9 +276,6 @@ impl GridSearch<'_> {
 
     /// The points on each axis that the kernel asks for.
     fn wanted_points(&self, kernel: &Kernel) -> Vec<usize> {
-        if let Some(points) = &self.points {
-            return points.clone();
-        }
         let (d, cells) = (self.range.len(), cells_in_lengthscale(kernel));
         let fewest = FEWEST[d.clamp(1, FEWEST.len()) - 1];
         let on_axis = |((lo, hi), l): (&(f64, f64), f64)| {
@@ -304,7 +297,7 @@ impl GridSearch<'_> {
     }
 
     fn is_affordable(&self, kernel: &Kernel, points: &[usize]) -> bool {
-        self.points.is_some() || within(points, self.most_points(kernel, false))
+        within(points, self.most_points(kernel, false))
     }
 
     /// The points on each axis that the kernel asks for, within what it may have: the axes with most of them give way.
@@ -323,7 +316,7 @@ impl GridSearch<'_> {
 }
 
 /// Keeps the length-scales on each axis above what the grid can show.
-pub(crate) fn with_floors(space: HyperSpace, grid: &Grid) -> HyperSpace {
+fn with_floors(space: HyperSpace, grid: &Grid) -> HyperSpace {
     let floor = |space: HyperSpace, (axis, step): (usize, f64)| {
         space.with_floor(&format!("lengthscale[{axis}]"), FLOOR * step)
     };

@@ -61,7 +61,7 @@ impl Settings {
                 Features::Points { count: POINTS_BESIDE }
             };
         }
-        if !self.finds_grid(input_dim) {
+        if !self.searches_grid(input_dim) {
             self.grid = self.first_grid(input_dim);
         }
         if self.schedule == Schedule::Off {
@@ -120,16 +120,13 @@ impl Settings {
         self.searches_grid(input_dim) || self.is_additive() && self.half_life.is_none()
     }
 
-    /// Whether ranges, and what else of one grid of columns is not given, are found on the rows in memory.
+    /// Whether range, resolution and kernel of one grid of columns are found on the rows in memory. A grid that is given
+    /// keeps its spacing and grows.
     pub(crate) fn searches_grid(&self, input_dim: usize) -> bool {
         let is_fitted = self.fit_warm_up && matches!(self.schedule, Schedule::Geometric { .. });
         let is_free = self.start_values.iter().all(|s| s.name == "noise");
-        self.features == Features::Identity && input_dim <= MOST_AXES && is_fitted && is_free
-    }
-
-    /// Whether the points on the axes of one grid are found on the rows in memory.
-    pub(crate) fn finds_grid(&self, input_dim: usize) -> bool {
-        self.grid.is_empty() && self.searches_grid(input_dim)
+        let is_one = self.features == Features::Identity && input_dim <= MOST_AXES;
+        is_one && self.grid.is_empty() && is_fitted && is_free
     }
 
     /// What each of D columns means.

@@ -564,7 +564,7 @@ mod tests {
             );
             failures += usize::from(online.take_failure().is_some());
         }
-        // One for every tenth more rows, not one for every row.
-        assert!((8..30).contains(&failures) && online.refits() == 0, "{failures}");
+        // One for every tenth more rows, not one for every row; two searches with twice the rows do not fail.
+        assert!((8..30).contains(&failures) && online.refits() == 2, "{failures} {}", online.refits());
     }
 }

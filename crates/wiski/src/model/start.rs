@@ -16,7 +16,7 @@ use crate::feature::{Activation, Column, FeatureMap, Identity, Mlp, Moments};
 use crate::grid::{Grid, Lattice};
 use crate::learn::{
     AdditiveSearch, Choice, FittedGrid, GridSearch, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch,
-    Rows, Start, WarmUp, WarmUpTraining, screen, with_floors,
+    Rows, Start, WarmUp, WarmUpTraining, screen,
 };
 use crate::likelihood::Target;
 use crate::stats::Stats;
@@ -312,28 +312,18 @@ fn one_grid(
 ) -> Result<FittedGrid> {
     let (rows, grown) = on_grid(rows, settings, lattice)?;
     let axes = grown.grids()[0].axes();
-    let is_found = settings.finds_grid(axes.len());
-    // On a line thousands of points are cheap.
-    let coarse = if axes.len() == 1 { grown.clone() } else { grown.coarse(WARM_UP_POINTS)? };
-    let given = coarse.grids()[0].axes().iter().map(|axis| axis.points()).collect();
     let search = GridSearch {
         rows: &rows,
         range: axes.iter().map(|axis| (axis.lo(), axis.hi())).collect(),
         kernel: &hyper.kernels[0],
         is_raced: settings.kernel.is_none(),
-        points: (!is_found).then_some(given),
         budget: settings.max_grid_points.min((2 * rows.len()).max(LEAST_BUDGET)),
         known_noise: (settings.noise == NoiseModel::Known).then_some(hyper.noise),
         space: &|hyper| settings.hyper_space(hyper),
         engine: &settings.engine,
         tolerance: settings.tolerance(),
     };
-    let fitted = search.run()?;
-    if is_found {
-        return Ok(fitted);
-    }
-    let space = with_floors(fitted.space, &grown.grids()[0]);
-    Ok(FittedGrid { lattice: grown, space, ..fitted })
+    search.run()
 }
 
 /// A grid that is found may have as many points, however few rows there are.
@@ -408,7 +398,7 @@ pub(crate) fn process(settings: &Settings, lattice: &Lattice, hyper: &Hyperparam
         .off_grid(settings.off_grid)
         .max_grid_points(growth_limit(settings, lattice))
         .engine(settings.engine.clone())
-        .is_frugal(settings.features == Features::Identity)
+        .is_frugal(settings.searches_grid(lattice.dim()))
         .rank_tolerance(settings.tolerance());
     let builder = lattice.grids().iter().fold(builder, |builder, grid| builder.grid(grid.clone()));
     let builder =
