@@ -202,6 +202,11 @@ impl Mixed {
     }
 
     /// Where each coordinate comes from.
+    pub(crate) fn numeric(&self) -> &[usize] {
+        &self.numeric
+    }
+
+    /// Where each coordinate comes from.
     pub fn sources(&self) -> &[Source] {
         &self.sources
     }

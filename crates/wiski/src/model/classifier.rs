@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+use super::beyond;
 use super::encoder::{Encoder, FixedEncoder};
 use super::labels::{Classes, Labels, Unseen};
 use super::learner::{Learner, RowTargets};
@@ -241,6 +242,7 @@ impl Task for Classification {
             empty_sets: settings.intervals.empty_sets,
             encoder: learner.encoder().fixed()?,
             predictors: predictors.collect::<Result<_>>()?,
+            variances: learner.processes().iter().map(|p| beyond::variances(p.model.kernels())).collect(),
             softmax: Arc::clone(&self.softmax),
             labels: self.labels.names().to_vec(),
         })
@@ -656,6 +658,8 @@ impl OnlineClassifier {
 pub struct ClassSnapshot {
     encoder: FixedEncoder,
     predictors: Vec<Predictor>,
+    /// The prior variance of each block, for each class.
+    variances: Vec<Vec<f64>>,
     softmax: Arc<Softmax>,
     labels: Vec<String>,
     /// For the row that came next when the snapshot was taken, and for rows ahead.
@@ -673,8 +677,15 @@ impl ClassSnapshot {
     /// snapshot does not grow.
     pub fn predict(&self, x: &[f64]) -> Result<ClassPrediction> {
         let h = self.encoder.encode(x)?;
-        let latents: Vec<Prediction> =
+        let mut latents: Vec<Prediction> =
             self.predictors.iter().map(|p| p.predict(&h)).collect::<Result<_>>()?;
+        if let Some(excess) = self.encoder.excess(x) {
+            for (p, (predictor, variances)) in
+                latents.iter_mut().zip(self.predictors.iter().zip(&self.variances))
+            {
+                p.variance += beyond::variance(&excess, predictor.lattice(), variances);
+            }
+        }
         Ok(ClassPrediction::from_latents(&latents, &self.softmax, &self.labels))
     }
 

@@ -1,6 +1,7 @@
 //! From a user's row to coordinates on the grid: column scaling, then the feature map, which may go on
 //! learning.
 
+use super::beyond;
 use crate::error::{Error, Result, finite, length, positive};
 use crate::feature::{Column, FeatureMap, Linear, Moments, Normalizer, Scaling, Source, Tape};
 use crate::learn::Adam;
@@ -25,6 +26,10 @@ pub struct ColumnScaling {
     /// Values of each column outside of which no grid follows; empty for none.
     #[serde(default)]
     pub reach: Vec<(f64, f64)>,
+    /// The range of each column in the rows that a sum of blocks was learned from, without bounds where it has none to
+    /// be outside of; empty for none at all.
+    #[serde(default)]
+    pub seen: Vec<(f64, f64)>,
 }
 
 restored_after_reading!(ColumnScaling, Encoder);
@@ -42,6 +47,9 @@ impl Restore for ColumnScaling {
         }
         if !self.reach.is_empty() {
             length("reaches of the columns", self.shift.len(), self.reach.len())?;
+        }
+        if !self.seen.is_empty() {
+            length("ranges of the columns", self.shift.len(), self.seen.len())?;
         }
         if let Some(&column) = self.read.iter().flatten().find(|&&c| c >= self.shift.len()) {
             let reason = format!("there is no column {column} among {}", self.shift.len());
@@ -68,6 +76,9 @@ impl Restore for Encoder {
 /// Where outliers are pulled in to, in robust standard deviations.
 const OUTLIER: f64 = 8.0;
 
+/// The range of a column that nothing is outside of.
+pub(crate) const UNBOUNDED: (f64, f64) = (f64::MIN, f64::MAX);
+
 impl ColumnScaling {
     /// Leaves rows as they are.
     pub fn identity(dim: usize) -> Self {
@@ -77,6 +88,7 @@ impl ColumnScaling {
             limit: vec![f64::INFINITY; dim],
             read: None,
             reach: Vec::new(),
+            seen: Vec::new(),
         }
     }
 
@@ -85,7 +97,14 @@ impl ColumnScaling {
         let half = |(lo, hi): &(f64, f64)| 0.5 * (hi - lo);
         let factor = bounds.iter().map(|b| if half(b) > 0.0 { half(b).recip() } else { 1.0 }).collect();
         let shift = bounds.iter().map(|(lo, hi)| lo + 0.5 * (hi - lo)).collect();
-        Self { shift, factor, limit: vec![f64::INFINITY; bounds.len()], read: None, reach: Vec::new() }
+        Self {
+            shift,
+            factor,
+            limit: vec![f64::INFINITY; bounds.len()],
+            read: None,
+            reach: Vec::new(),
+            seen: Vec::new(),
+        }
     }
 
     /// Centers each column and divides it by its standard deviation. Constant columns keep their unit.
@@ -98,6 +117,7 @@ impl ColumnScaling {
             limit: vec![f64::INFINITY; moments.dim()],
             read: None,
             reach: Vec::new(),
+            seen: Vec::new(),
         }
     }
 
@@ -120,6 +140,10 @@ impl ColumnScaling {
             } else {
                 (moments.mean()[0], if deviation > 0.0 { deviation.recip() } else { 1.0 })
             };
+            let (lo, hi) = (quantile(0.0), quantile(1.0));
+            let size = |v: f64| ((v - scaling.shift[k]) * scaling.factor[k]).abs();
+            let is_heavy = size(lo).max(size(hi)) > OUTLIER;
+            scaling.seen.push(if is_heavy { UNBOUNDED } else { (lo, hi) });
         }
         Ok(scaling)
     }
@@ -140,7 +164,7 @@ impl ColumnScaling {
     }
 
     /// The column that each scaled value comes from.
-    fn source(&self, place: usize) -> usize {
+    pub(super) fn source(&self, place: usize) -> usize {
         self.read.as_ref().map_or(place, |read| read[place])
     }
 
@@ -191,6 +215,11 @@ pub(crate) struct FixedEncoder {
 }
 
 impl FixedEncoder {
+    /// How far out each coordinate of a row lies; `None` if all columns are inside the ranges that were learned from.
+    pub(crate) fn excess(&self, x: &[f64]) -> Option<Vec<f64>> {
+        beyond::excess(&self.scaling, &self.map, x)
+    }
+
     /// The coordinates of a row.
     pub(crate) fn encode(&self, x: &[f64]) -> Result<Vec<f64>> {
         let (mut row, mut normalizer, mut tape) = (Vec::new(), Normalizer::default(), Tape::new());
@@ -386,6 +415,11 @@ impl Encoder {
     pub(crate) fn freeze(&mut self) -> Result<()> {
         self.adam = None;
         self.map.freeze(&self.moments)
+    }
+
+    /// How far out each coordinate of a row lies; `None` if all columns are inside the ranges that were learned from.
+    pub(crate) fn excess(&self, x: &[f64]) -> Option<Vec<f64>> {
+        beyond::excess(&self.scaling, &self.map, x)
     }
 
     /// The coordinates of a row that is to be learned.

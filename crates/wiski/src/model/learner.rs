@@ -16,6 +16,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::beyond;
 use super::encoder::Encoder;
 use super::schedule::Fading;
 use super::settings::{Schedule, Settings};
@@ -256,12 +257,27 @@ impl Learner {
 
     /// What each process says about a row now.
     pub(crate) fn predict(&self, x: &[f64]) -> Result<Vec<Prediction>> {
-        self.encoder.with_coordinates(x, |h| self.processes.iter().map(|p| p.model.predict(h)).collect())?
+        let mut said: Vec<Prediction> = self.encoder.with_coordinates(x, |h| {
+            self.processes.iter().map(|p| p.model.predict(h)).collect::<Result<_>>()
+        })??;
+        self.widen(x, &mut said);
+        Ok(said)
+    }
+
+    /// Adds to predictions at a row what they are unsure of beyond the rows that were learned from.
+    fn widen(&self, x: &[f64], said: &mut [Prediction]) {
+        let Some(excess) = self.encoder.excess(x) else { return };
+        for (process, prediction) in self.processes.iter().zip(said) {
+            let variances = beyond::variances(process.model.kernels());
+            prediction.variance += beyond::variance(&excess, process.model.stats().lattice(), &variances);
+        }
     }
 
     /// What the first process says about a row now; no allocation.
     pub(crate) fn predict_first(&self, x: &[f64]) -> Result<Prediction> {
-        self.encoder.with_coordinates(x, |h| self.first().predict(h))?
+        let mut prediction = self.encoder.with_coordinates(x, |h| self.first().predict(h))??;
+        self.widen(x, std::slice::from_mut(&mut prediction));
+        Ok(prediction)
     }
 
     /// Whether a row is learned or, since no grid follows it to where it lies, left to the prior. Rejects a row that the
@@ -311,6 +327,9 @@ impl Learner {
         } else {
             self.step_and_move(row)?
         };
+        let mut said = std::mem::take(&mut self.predictions);
+        self.widen(x, &mut said);
+        self.predictions = said;
         if outcome == Outcome::Learned {
             if let Some(hits) = row.class.and_then(|class| self.processes[class].hits.as_mut()) {
                 *hits += 1.0;

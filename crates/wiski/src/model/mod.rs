@@ -1,5 +1,6 @@
 //! Models: the interface that every online Gaussian process shares, and [`Wiski`], the one on a grid.
 
+mod beyond;
 mod builder;
 mod classifier;
 mod defaults;

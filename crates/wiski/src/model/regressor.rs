@@ -9,6 +9,7 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+use super::beyond;
 use super::encoder::{Encoder, Reads};
 use super::learner::{Learner, Process, RowTargets};
 use super::memory::Memory;
@@ -168,12 +169,13 @@ impl Task for Regression {
     fn snapshot(&self, learner: &Learner, settings: &Settings) -> Result<Snapshot> {
         let known_noise = settings.noise == NoiseModel::Known;
         let (encoder, predictor) = (learner.encoder().fixed()?, learner.first().predictor()?);
+        let variances = beyond::variances(learner.first().kernels());
         let quantiles = |horizon| match &self.conformal {
             Some(conformal) => conformal.quantiles(horizon),
             None => Quantiles::plain(Score::Deviations),
         };
         let intervals = [quantiles(Horizon::Next), quantiles(Horizon::Ahead)];
-        Ok(Snapshot { encoder, predictor, scale: self.scale, known_noise, intervals })
+        Ok(Snapshot { encoder, predictor, variances, scale: self.scale, known_noise, intervals })
     }
 
     fn cleared(&self) -> Self {

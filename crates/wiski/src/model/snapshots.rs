@@ -1,6 +1,7 @@
 //! What a regressor gives away and keeps no hold of: images for predictions, alone or jointly with gradients, and
 //! functions from the posterior.
 
+use super::beyond;
 use super::encoder::FixedEncoder;
 use super::targets::TargetScale;
 use crate::conformal::{Horizon, Interval, Quantiles};
@@ -12,6 +13,8 @@ use crate::posterior::{FunctionSample, Joint, Prediction, Predictor, Surface, Su
 pub struct Snapshot {
     pub(super) encoder: FixedEncoder,
     pub(super) predictor: Predictor,
+    /// The prior variance of each block.
+    pub(super) variances: Vec<f64>,
     pub(super) scale: TargetScale,
     pub(super) known_noise: bool,
     /// For the row that came next when the snapshot was taken, and for rows ahead.
@@ -23,7 +26,11 @@ impl Snapshot {
     /// grid is an error here: a snapshot does not grow.
     pub fn predict(&self, x: &[f64]) -> Result<Prediction> {
         let h = self.encoder.encode(x)?;
-        let mut p = self.scale.undo(self.predictor.predict(&h)?);
+        let mut p = self.predictor.predict(&h)?;
+        if let Some(excess) = self.encoder.excess(x) {
+            p.variance += beyond::variance(&excess, self.predictor.lattice(), &self.variances);
+        }
+        let mut p = self.scale.undo(p);
         if self.known_noise {
             p.noise = 0.0;
         }

@@ -5,7 +5,7 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::defaults::MOST_COLUMNS;
-use super::encoder::{ColumnScaling, Encoder};
+use super::encoder::{ColumnScaling, Encoder, UNBOUNDED};
 use super::learner::{Learner, Process};
 use super::memory::Memory;
 use super::schedule::{Fading, frugal, thorough};
@@ -179,6 +179,9 @@ pub(crate) fn column_scaling(settings: &Settings, x: &[f64], input_dim: usize) -
     // Hours and levels are what they are.
     for (i, _) in settings.columns.iter().enumerate().filter(|(_, c)| **c != Column::Numeric) {
         (scaling.shift[i], scaling.factor[i], scaling.limit[i]) = (0.0, 1.0, f64::INFINITY);
+        if let Some(seen) = scaling.seen.get_mut(i) {
+            *seen = UNBOUNDED;
+        }
     }
     Ok(scaling)
 }
