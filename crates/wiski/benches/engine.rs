@@ -140,7 +140,7 @@ fn few(shape: &[usize], n: usize) {
     let (mut pool, mut p) = (Pool::default(), 0);
     let seconds = time(|| {
         let (evidence, posterior) =
-            Evidence::with_pool(&stats, &kernels, 0.1, DROPPED, &mut pool).expect("a posterior");
+            Evidence::with_pool(&stats, &kernels, 0.1, 1e-6, &mut pool).expect("a posterior");
         black_box(evidence);
         p = posterior.rank();
         posterior.recycle(&mut pool);
