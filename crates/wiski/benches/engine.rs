@@ -42,6 +42,10 @@ fn main() {
     if std::env::args().any(|a| a == "additive") {
         return additive(20, 16, 0.33);
     }
+    if std::env::args().any(|a| a == "few") {
+        few(&[10; 3], 60);
+        return few(&[7; 4], 150);
+    }
     if std::env::args().any(|a| a == "points") {
         return points(20, 16, 0.33, 512);
     }
@@ -164,6 +168,31 @@ fn delayed(limits: &Limits) {
     println!(
         "  with q rows: 2·(2p² + 4^d p + 2pq + image/q) flops a row and 24p²/q bytes of F, at up to {:.0} GFLOP/s",
         limits.gflops
+    );
+}
+
+/// Few rows on many axes, where an evaluation reads a thin root instead of 7^d numbers a grid point.
+fn few(shape: &[usize], n: usize) {
+    let d = shape.len();
+    let grid = Grid::covering(&vec![(0.0, 1.0); d], shape).expect("a grid");
+    let kernels = [Kernel::rbf(&vec![1.0; d]).expect("a kernel")];
+    let mut stats = Stats::new(grid);
+    for i in 0..n {
+        let h: Vec<f64> = (0..d).map(|k| (0.618_034_f64.powi(k as i32 + 1) * i as f64).fract()).collect();
+        stats.observe(&h, h.iter().map(|x| (5.0 * x).sin()).sum(), 1.0).expect("a point on the grid");
+    }
+    let (mut pool, mut p) = (Pool::default(), 0);
+    let seconds = time(|| {
+        let (evidence, posterior) =
+            Evidence::with_pool(&stats, &kernels, 0.1, 1e-6, &mut pool).expect("a posterior");
+        black_box(evidence);
+        p = posterior.rank();
+        posterior.recycle(&mut pool);
+    });
+    println!(
+        "few rows, m = {}, d = {d}, p = {p}, n = {n}: evidence + all gradients {:.2} ms",
+        stats.lattice().len(),
+        1e3 * seconds
     );
 }
 

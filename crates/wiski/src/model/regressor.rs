@@ -628,8 +628,11 @@ impl OnlineRegressor {
         self.online.forget(x, y, variance)
     }
 
-    /// Learns everything another model has learned. Exact; rejected unless both models map rows to the same
-    /// coordinates. The quantiles of their intervals become means of both, by the number of rows predicted.
+    /// Learns everything another model has learned; hyperparameters stay this model's. Exact: the result is this
+    /// model, had it learned all rows with the features that it has. Rejected unless both models map rows to the same
+    /// coordinates. A model that had learned all rows from the start may have found other features
+    /// ([`OnlineRegressor::is_searching`]). The quantiles of their intervals become means of both, by the number of rows
+    /// predicted.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         self.online.merge(&other.online)?;
         self.metrics.merge(&other.metrics);
