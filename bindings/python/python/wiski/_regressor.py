@@ -285,7 +285,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         >>> from wiski import OnlineGPRegressor
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(0, 10, size=(2000, 1))
-        >>> y = np.sin(X[:, 0]) + 0.3 * rng.standard_t(2, size=2000)
+        >>> y = np.sin(X[:, 0]) + 0.3 * rng.standard_t(3, size=2000)
         >>> model = OnlineGPRegressor().partial_fit(X[:1000], y[:1000])
         >>> mean, intervals = model.predict_interval(X[1000:], level=0.9)
         >>> inside = (intervals[:, 0] <= y[1000:]) & (y[1000:] <= intervals[:, 1])

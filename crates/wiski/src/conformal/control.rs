@@ -4,7 +4,7 @@
 //! the logarithms of the scores, and so D, between L and U, c stays between L − U − η and U − L + η, and
 //!
 //! ```text
-//! |misses/T − α| = |c_T − c_0|/(ηT) ≤ (U − L + η)/(ηT)        η = 0.01
+//! |misses/T − α| = |c_T − c_0|/(ηT) ≤ (U − L + η)/(ηT)        η = 0.02
 //! ```
 //!
 //! for every sequence of scores. L and U are a hundredth and a million times the plain quantile; q never leaves them, so no
@@ -23,7 +23,7 @@ use crate::normal;
 use crate::saved::{Restore, restored_after_reading};
 
 /// The step η of the correction.
-const RATE: f64 = 0.01;
+const RATE: f64 = 0.02;
 
 /// How far a quantile may be below and above the plain one: L and U.
 const NARROWEST: f64 = 0.01;

@@ -158,7 +158,7 @@ impl Forecast {
             sum += self.weights[k];
         }
         // The sum stays at one by itself, but for rounding and changes that were cut.
-        let kept = if (sum - 1.0).abs() < 1e-9 { 1.0 - RETURN } else { (1.0 - RETURN) / sum };
+        let kept = if (sum - 1.0).abs() < 1e-13 { 1.0 - RETURN } else { (1.0 - RETURN) / sum };
         for k in 0..TRACKERS {
             self.weights[k] = kept * self.weights[k] + RETURN * FIRST[k];
         }
