@@ -45,6 +45,7 @@ impl State {
             rows: self.rows,
             journal_from: self.journal_from,
             model: Model::Classifier(Box::new(self.model.clone())),
+            unfinished: None,
         }
     }
 }
@@ -58,7 +59,7 @@ pub(crate) struct Classifier {
 
 impl Classifier {
     fn of_stored(stored: Stored) -> Result<Self, Failure> {
-        let Stored { columns, rows, journal_from, model } = stored;
+        let Stored { columns, rows, journal_from, model, .. } = stored;
         match model {
             Model::Classifier(model) => {
                 let input_dim = model.input_dim();

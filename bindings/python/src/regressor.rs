@@ -55,6 +55,7 @@ impl State {
             rows: self.rows,
             journal_from: self.journal_from,
             model: Model::Regressor(Box::new(self.model.clone())),
+            unfinished: None,
         }
     }
 }
@@ -72,7 +73,7 @@ impl Regressor {
     }
 
     fn of_stored(stored: Stored) -> Result<Self, Failure> {
-        let Stored { columns, rows, journal_from, model } = stored;
+        let Stored { columns, rows, journal_from, model, .. } = stored;
         match model {
             Model::Regressor(model) => {
                 Ok(Self::of(State { columns, rows, journal_from, model: *model, image: None }))

@@ -22,18 +22,19 @@ const MOST_LEVELS: usize = 1000;
 pub(crate) struct ModelOptions {
     /// How rows become coordinates: identity, points:512 (a sum of small grids with inducing points over all inputs
     /// where they help), additive (the grids alone; additive:12 for twelve directions), project:2 (a learned projection
-    /// to two), mlp:64,64:2 (a perceptron), or auto: identity for one or two inputs, else additive
+    /// to two), mlp:64,64:2 (a perceptron), or auto: identity for one or two inputs, else points:512
     /// [default: auto]
     #[arg(long, value_name = "MAP")]
     features: Option<String>,
 
-    /// Grid points per axis: 16, or one number for each axis as in 16x24 [default: 32 for one axis, 16 for
-    /// two, 10 for three, 7 for four]
+    /// Grid points per axis: 16, or one number for each axis as in 16x24 [default: found on the rows for one or two
+    /// axes, 10 for three, 7 for four]
     #[arg(long, value_name = "POINTS")]
     grid: Option<String>,
 
     /// The kernel: rbf, matern12, matern32, matern52, rq, periodic, cosine, sm:4; with sums, products and
-    /// axes as in 'rbf + periodic@0' [default: rbf; a sum of grids has its own for each]
+    /// axes as in 'rbf + periodic@0' [default: for one or two inputs the best of rbf, matern52, matern32 and matern12;
+    /// a sum of grids has its own for each]
     #[arg(long, value_name = "EXPRESSION")]
     kernel: Option<String>,
 

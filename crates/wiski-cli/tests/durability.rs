@@ -129,8 +129,9 @@ fn a_journal_says_what_it_recovered_and_rejects_what_does_not_fit() {
         "{}",
         done.err
     );
-    folder.ok("stream all.csv --target y --model whole.wiski");
-    let (live, whole) = (fs::read(folder.path("live/model.wiski")), fs::read(folder.path("whole.wiski")));
+    folder.ok("stream all.csv --target y --journal whole");
+    let (live, whole) =
+        (fs::read(folder.path("live/model.wiski")), fs::read(folder.path("whole/model.wiski")));
     assert!(live.unwrap() == whole.unwrap());
     folder.rejected("stream other.csv --target z --journal live", "other columns");
     // Damage in the middle is an error, not a shorter stream.
@@ -177,7 +178,7 @@ fn continuing_skips_what_was_learned_and_nothing_else() {
     folder.write("head.csv", part(&all, 0, 250));
     // Held-out rows are not in the journal, and are held out again.
     let options = "--target y --holdout 0.2 --journal live --continue --json";
-    let whole = folder.json("stream all.csv --target y --holdout 0.2 --model whole.wiski --json");
+    let whole = folder.json("stream all.csv --target y --holdout 0.2 --journal whole --json");
     folder.ok(&format!("stream head.csv {options}"));
     let parts = folder.json(&format!("stream all.csv {options}"));
     assert_eq!(parts["holdout"], whole["holdout"]);

@@ -384,7 +384,7 @@ fn the_policy_follows_the_number_of_columns() {
         let settings = Settings { features: Features::Auto, warm_up, ..Settings::default() };
         OnlineRegressor::new(d, settings).unwrap().settings().features.clone()
     };
-    let additive = Features::Additive { directions: None };
+    let additive = Features::Points { count: 512 };
     assert_eq!(resolved(1, None), Features::Identity);
     assert_eq!(resolved(2, None), Features::Identity);
     assert_eq!(resolved(3, None), additive);
@@ -426,6 +426,9 @@ fn points_stand_beside_the_grids_where_they_help() {
             model.observe(&x, y).unwrap();
         }
         assert_eq!(model.take_failure(), None);
+        // Few rows are searched for points where the stream ends.
+        assert_eq!(model.blocks().last().map(|block| block.reads.len() < 4), Some(true));
+        model.finish_search().unwrap();
         model
     };
     let rmse = |model: &OnlineRegressor| {
@@ -440,9 +443,9 @@ fn points_stand_beside_the_grids_where_they_help() {
     let (a, b) = (rmse(&grids), rmse(&points));
     // The noise has deviation 0.05. Learned directions follow this function, too: points must not be worse.
     assert!(b < 0.1 && b < 1.05 * a, "grids {a}, with points {b}");
-    // More rows than at the last search: at the end of a stream they are looked at once more.
+    // Nothing has come since the last search.
     points.finish_search().unwrap();
-    assert!(rmse(&points) < 1.02 * b, "{b} before, {}", rmse(&points));
+    assert_eq!(rmse(&points), b);
     // Frozen, rows are un-learned and shards merged as those of grids are.
     points.freeze_features().unwrap();
     let x = [0.3, -0.2, 0.7, 0.1];

@@ -40,6 +40,8 @@ impl Forget {
         Inputs::default().and("the input", &self.input).keep_from_model("--output", target)?;
         let _lock = self.waiting.lock(target)?;
         let mut stored: Stored = persist::load(&self.model)?;
+        // What is done to the model is not done to the one it was finished from.
+        stored.unfinished = None;
         let source = Source::open(&self.input, &self.reading.format)?;
         let kind = reading::kind(&stored.model);
         let mut rows = reading::select(source, &stored.columns, kind, Wanted::Required, &self.reading)?;

@@ -41,6 +41,8 @@ impl Merge {
         inputs.keep_from_model("--output", &self.output)?;
         let mut models = self.models.iter().map(|path| -> Result<Stored> {
             let mut stored: Stored = persist::load(path)?;
+            // What is done to the model is not done to the one it was finished from.
+            stored.unfinished = None;
             if self.freeze {
                 stored.model.freeze_features().with_context(|| path.display().to_string())?;
             }

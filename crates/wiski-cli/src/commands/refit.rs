@@ -30,6 +30,8 @@ impl Refit {
         Inputs::default().keep_from_model("--output", target)?;
         let _lock = self.waiting.lock(target)?;
         let mut stored: Stored = persist::load(&self.model)?;
+        // What is done to the model is not done to the one it was finished from.
+        stored.unfinished = None;
         ensure!(stored.model.is_ready(), "{}: still collecting the first rows", self.model.display());
         let before = evidence(&stored.model)?;
         stored.model.refit()?;

@@ -32,6 +32,8 @@ impl Shard {
         Inputs::default().and("the model", &self.model).keep_from_model("--output", &self.output)?;
         let _lock = self.waiting.lock(&self.model)?;
         let mut stored: Stored = persist::load(&self.model)?;
+        // What is done to the model is not done to the one it was finished from.
+        stored.unfinished = None;
         let shard = match stored.model.shard() {
             Err(wiski::Error::Unsupported { .. }) => {
                 stored.model.freeze_features()?;

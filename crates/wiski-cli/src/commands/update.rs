@@ -48,7 +48,7 @@ impl Update {
         let target = self.output.as_ref().unwrap_or(&self.model);
         Inputs::default().and("the input", &self.input).keep_from_model("--output", target)?;
         let _lock = self.waiting.lock(target)?;
-        let mut stored: Stored = persist::load(&self.model)?;
+        let mut stored = persist::load::<Stored>(&self.model)?.resumed();
         let source = Source::open(&self.input, &self.reading.format)?;
         let kind = reading::kind(&stored.model);
         let mut rows = reading::select(source, &stored.columns, kind, Wanted::Required, &self.reading)?;
@@ -74,6 +74,7 @@ impl Update {
             }
         }
         progress.done();
+        stored.finish_search()?;
         persist::save(target, &stored)?;
         bad.report();
         say(format_args!("{learned} rows learned, {} in all: {}", stored.model.count(), target.display()))?;

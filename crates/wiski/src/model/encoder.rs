@@ -51,6 +51,14 @@ impl Restore for ColumnScaling {
         if !self.seen.is_empty() {
             length("ranges of the columns", self.shift.len(), self.seen.len())?;
         }
+        for &(lo, hi) in self.reach.iter().chain(&self.seen) {
+            finite("range of a column", lo, 0)?;
+            finite("range of a column", hi, 0)?;
+            if lo > hi {
+                let reason = format!("[{lo}, {hi}] is no range");
+                return Err(Error::Config { field: "columns".into(), reason });
+            }
+        }
         if let Some(&column) = self.read.iter().flatten().find(|&&c| c >= self.shift.len()) {
             let reason = format!("there is no column {column} among {}", self.shift.len());
             return Err(Error::Config { field: "columns".into(), reason });

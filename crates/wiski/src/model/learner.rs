@@ -290,8 +290,8 @@ impl Learner {
             OffGrid::Error => lattice.check_covers(h)?,
             OffGrid::Extend if !is_reached => return Ok(Outcome::OffGrid),
             OffGrid::Extend => match lattice.growth_to(h, start::growth_limit(settings, lattice), 0) {
-                // A grid that was found on the first rows is not worth a stream.
-                Err(Error::GridTooLarge { .. }) if settings.searches_grid(x.len()) => {
+                // A range that was found on the first rows is not worth a stream; one that was declared is meant.
+                Err(Error::GridTooLarge { .. }) if !self.encoder.scaling().reach.is_empty() => {
                     return Ok(Outcome::OffGrid);
                 }
                 growth => growth.map(|_| ())?,

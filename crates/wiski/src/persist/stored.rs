@@ -213,6 +213,14 @@ impl Model {
         }
     }
 
+    /// Whether features may still be learned anew from rows in memory.
+    pub fn is_searching(&self) -> bool {
+        match self {
+            Self::Regressor(model) => model.is_searching(),
+            Self::Classifier(model) => model.is_searching(),
+        }
+    }
+
     /// Fits the hyperparameters to everything learned so far.
     pub fn refit(&mut self) -> Result<()> {
         match self {
@@ -341,6 +349,10 @@ pub struct Stored {
     pub journal_from: u64,
     /// The model.
     pub model: Model,
+    /// The model before it was finished, where that was done at the end of a stream that may go on
+    /// ([`Stored::finish_search`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<Box<Model>>,
 }
 
 restored_after_reading!(Stored);
@@ -348,16 +360,38 @@ restored_after_reading!(Stored);
 impl Restore for Stored {
     fn restore(&mut self) -> Result<()> {
         self.columns.check()?;
-        length("input columns", self.model.input_dim(), self.columns.inputs.len())
+        let models = [Some(&self.model), self.unfinished.as_deref()];
+        let inputs = self.columns.inputs.len();
+        models.into_iter().flatten().try_for_each(|model| length("input columns", model.input_dim(), inputs))
     }
 }
 
 impl Stored {
     /// A model that has seen no rows, with the names of its columns.
     pub fn new(columns: Columns, model: Model) -> Result<Self> {
-        let mut new = Self { columns, rows: 0, journal_from: 0, model };
+        let mut new = Self { columns, rows: 0, journal_from: 0, model, unfinished: None };
         new.restore()?;
         Ok(new)
+    }
+
+    /// Learns features anew from the rows that are still in memory, since no more are at hand. Should more come after all,
+    /// the stream goes on from the model before ([`Stored::resumed`]), as if it had never been interrupted.
+    pub fn finish_search(&mut self) -> Result<()> {
+        if self.model.is_searching() {
+            let before = self.model.clone();
+            self.model.finish_search()?;
+            self.unfinished = Some(Box::new(before));
+        }
+        Ok(())
+    }
+
+    /// The same, ready for further rows of its stream.
+    #[must_use]
+    pub fn resumed(mut self) -> Self {
+        if let Some(before) = self.unfinished.take() {
+            self.model = *before;
+        }
+        self
     }
 
     /// Counts the row, predicts it and learns it.

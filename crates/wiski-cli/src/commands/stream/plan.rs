@@ -116,7 +116,7 @@ impl Stream {
             let none = self.model.as_ref().map(|m| format!(": {} does not exist", m.display()));
             bail!("--resume: there is no model to go on with{}", none.unwrap_or_default());
         };
-        let stored: Stored = persist::load(path)?;
+        let stored = persist::load::<Stored>(path)?.resumed();
         if self.model_options.is_given() || self.interval_options.differs_from(&stored.model) {
             eprintln!("wiski: the model goes on with its own settings, not with those given now");
         }

@@ -231,7 +231,7 @@ impl<'a> Run<'a> {
         let mut stored = self.learner.finish()?;
         if !live && stored.model.is_ready() {
             // The last rows came after the last search for features.
-            stored.model.finish_search()?;
+            stored.finish_search()?;
         }
         // The figures are those of a model that has ended its warm-up, with the rows that there are; the file has it as
         // it is, so that it can go on as if never interrupted. But not if its warm-up can have no end.
