@@ -42,7 +42,7 @@ fn error(model: &OnlineRegressor, dim: usize, truth: impl Fn(&[f64]) -> f64) -> 
 
 fn points(model: &OnlineRegressor) -> Vec<usize> {
     let grid = &model.model().unwrap().stats().lattice().grids()[0];
-    grid.axes().iter().map(|axis| axis.points()).collect()
+    grid.axes().iter().map(wiski::grid::Axis::points).collect()
 }
 
 #[test]

@@ -12,7 +12,7 @@
 use super::{HyperSpace, Hyperparameters, LbfgsB, Rows};
 use crate::engine::{Engine, Given, GridPosterior};
 use crate::error::{Error, Result};
-use crate::grid::{Grid, Lattice};
+use crate::grid::{Axis, Grid, Lattice};
 use crate::kernel::{Family, Kernel};
 use crate::pool::Pool;
 use crate::stats::Stats;
@@ -113,7 +113,7 @@ impl GridSearch<'_> {
         if self.is_raced {
             best = self.raced(&first)?;
         }
-        let best = self.refined(self.fit(&best.hyper, &self.shape(&best), &long())?)?;
+        let best = self.refined(self.fit(&best.hyper, &shape(&best), &long())?);
         // What is rough in the plane asks for more points than it can have unless it is as rough as can be.
         let kernel = &best.hyper.kernels[0];
         let is_short = self.most_points(kernel, true) < self.budget
@@ -122,7 +122,7 @@ impl GridSearch<'_> {
             let kernel = self.of_family(Family::Matern12)?.scaled(kernel.variance() / self.variance());
             let kernel = with_lengthscales(&kernel, &lengthscales(&best.hyper.kernels[0]))?;
             let start = Hyperparameters { kernels: vec![kernel], noise: best.hyper.noise };
-            if let Ok(rough) = self.followed(&start).and_then(|fit| self.refined(fit))
+            if let Ok(rough) = self.followed(&start).map(|fit| self.refined(fit))
                 && is_better(&rough, Some(&best))
             {
                 return Ok(rough);
@@ -133,9 +133,9 @@ impl GridSearch<'_> {
 
     /// The same on the finest grid that the rows are more likely on: what is rough asks for all that it can get; and where
     /// there is little noise, rows can tell an interpolation from what is interpolated.
-    fn refined(&self, mut best: FittedGrid) -> Result<FittedGrid> {
+    fn refined(&self, mut best: FittedGrid) -> FittedGrid {
         for _ in 0..REFINEMENTS {
-            let (has, wants) = (self.shape(&best), self.wanted_points(&best.hyper));
+            let (has, wants) = (shape(&best), self.wanted_points(&best.hyper));
             let finer = |(&has, &wants): (&usize, &usize)| (has * 4 / 3).max(wants.min(has * 8 / 5));
             let finer: Vec<usize> = has.iter().zip(&wants).map(finer).collect();
             let most = self.most_points(&best.hyper.kernels[0], true);
@@ -147,7 +147,7 @@ impl GridSearch<'_> {
                 _ => break,
             }
         }
-        Ok(best)
+        best
     }
 
     /// The best of fits from long to short length-scales: all that the budget allows, since a trend that explains nearly
@@ -203,7 +203,7 @@ impl GridSearch<'_> {
     fn followed(&self, start: &Hyperparameters) -> Result<FittedGrid> {
         let mut fit = self.fit(start, &self.affordable(start), &short())?;
         for _ in 0..REGRIDS {
-            let (has, wants) = (self.shape(&fit), self.affordable(&fit.hyper));
+            let (has, wants) = (shape(&fit), self.affordable(&fit.hyper));
             let is_right =
                 |(&has, &wants): (&usize, &usize)| (0.6..=1.3).contains(&(wants as f64 / has as f64));
             if has.iter().zip(&wants).all(is_right) || !self.has_rank(&fit.hyper.kernels[0]) {
@@ -268,10 +268,6 @@ impl GridSearch<'_> {
         Ok(Kernel::new(family, self.range.len())?.scaled(self.variance()))
     }
 
-    fn shape(&self, fit: &FittedGrid) -> Vec<usize> {
-        fit.lattice.grids()[0].axes().iter().map(|axis| axis.points()).collect()
-    }
-
     /// The points on each axis that the hyperparameters ask for.
     fn wanted_points(&self, hyper: &Hyperparameters) -> Vec<usize> {
         let (d, cells) = (self.range.len(), cells_in_lengthscale(hyper));
@@ -318,7 +314,12 @@ fn with_floors(space: HyperSpace, grid: &Grid) -> HyperSpace {
     let floor = |space: HyperSpace, (axis, step): (usize, f64)| {
         space.with_floor(&format!("lengthscale[{axis}]"), FLOOR * step)
     };
-    grid.axes().iter().map(|axis| axis.step()).enumerate().fold(space, floor)
+    grid.axes().iter().map(Axis::step).enumerate().fold(space, floor)
+}
+
+/// The points on each axis of a grid.
+fn shape(fit: &FittedGrid) -> Vec<usize> {
+    fit.lattice.grids()[0].axes().iter().map(Axis::points).collect()
 }
 
 fn within(points: &[usize], most: usize) -> bool {

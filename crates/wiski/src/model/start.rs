@@ -190,8 +190,11 @@ pub(crate) fn column_scaling(settings: &Settings, x: &[f64], input_dim: usize) -
 /// covered it would have no points left for the rest.
 const OUTSIDE: f64 = 10.0;
 
+/// From the smallest to the largest value.
+type Range = (f64, f64);
+
 /// The range of each column without what lies far outside, widened by a twentieth; and how far out a value may lie.
-fn ranges(x: &[f64], dim: usize) -> (Vec<(f64, f64)>, Vec<(f64, f64)>) {
+fn ranges(x: &[f64], dim: usize) -> (Vec<Range>, Vec<Range>) {
     let range = |k: usize| {
         let mut column: Vec<f64> = x.iter().skip(k).step_by(dim).copied().collect();
         column.sort_by(f64::total_cmp);
