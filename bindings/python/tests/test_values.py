@@ -47,6 +47,7 @@ def test_the_same_stream_gives_the_same_model(command, heat_pump, tmp_path):
     model = OnlineGPRegressor()
     for i in range(0, len(X), 50):
         model.partial_fit(X[i : i + 50], y[i : i + 50])
+    model.finish_search()  # as the command does at the end of a file
     np.testing.assert_array_equal(one_by_one(model, X), expected)
 
     loaded = wiski.load(tmp_path / "cli.wiski")
@@ -73,7 +74,7 @@ def test_a_model_goes_from_one_to_the_other_and_back(command, heat_pump, tmp_pat
     run(command, "update", file, path)
     back = wiski.load(file)
     assert back.n_seen_ == 3 * len(X)
-    model.partial_fit(X, y)
+    model.partial_fit(X, y).finish_search()
     np.testing.assert_array_equal(one_by_one(back, X[:50]), one_by_one(model, X[:50]))
 
 
@@ -88,7 +89,7 @@ def test_classes_are_those_of_the_command_line(command, heat_pump, tmp_path):
     expected = np.array([[float(r["p_high"]), float(r["p_low"])] for r in rows])
 
     X = frame.drop(columns="kind")
-    model = wiski.OnlineGPClassifier().partial_fit(X, frame["kind"])
+    model = wiski.OnlineGPClassifier().partial_fit(X, frame["kind"]).finish_search()
     one_by_one = np.vstack([model.predict_proba(X.iloc[i : i + 1]) for i in range(len(X))])
     np.testing.assert_array_equal(one_by_one, expected)
     assert list(model.predict(X)) == [r["predicted"] for r in rows]

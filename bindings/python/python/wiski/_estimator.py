@@ -180,6 +180,12 @@ class OnlineGP(BaseEstimator):
         """Running figures of the predictions made for each row before it was learned, after the warm-up."""
         return self._fitted().metrics()
 
+    def finish_search(self) -> Any:
+        """Look at the rows that are still in memory once more, as :meth:`fit` and the end of ``wiski stream`` do: grid and
+        kernel of one or two columns, blocks and inducing points of more. Further rows can be learned as before."""
+        self._fitted().finish_search()
+        return self
+
     def finish_warm_up(self) -> Any:
         """End the warm-up with the rows seen so far (at least two)."""
         self._fitted().finish_warm_up()
