@@ -14,6 +14,7 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::exact::ExactProcess;
+use wiski::grid::Axis;
 use wiski::kernel::Family;
 use wiski::learn::{HyperSpace, LbfgsB, Rows};
 use wiski::{OnlineRegressor, Settings};
@@ -73,7 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let grid = &process.stats().lattice().grids()[0];
             let kernel = &process.kernels()[0];
             let points: Vec<String> = grid.axes().iter().map(|a| a.points().to_string()).collect();
-            let steps = grid.axes().iter().map(|a| a.step());
+            let steps = grid.axes().iter().map(Axis::step);
             let scales = kernel.parameter_names().into_iter().zip(kernel.parameters());
             let scales = scales.filter(|(name, _)| name.contains("lengthscale")).map(|(_, value)| value);
             let cells: Vec<String> = scales.zip(steps).map(|(l, h)| format!("{:.1}", l / h)).collect();
