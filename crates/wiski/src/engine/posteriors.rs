@@ -191,8 +191,12 @@ impl GridPosterior for SparsePosterior {
 
     fn may_lag(&self, count: f64) -> usize {
         let behind = ((count / 10.0) as usize).max(16);
-        // On a line a thousand points take a fraction of a millisecond, and along a clock the newest rows say most.
-        if self.lattice().dim() == 1 { behind.min(self.rank() / 500) } else { behind }
+        // On a line two thousand points take a millisecond at most, and along a clock the newest rows say most.
+        match (self.lattice().dim(), self.rank()) {
+            (1, ..=2000) => 0,
+            (1, points) => behind.min(points / 500),
+            _ => behind,
+        }
     }
 
     fn rank(&self) -> usize {
