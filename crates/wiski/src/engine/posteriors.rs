@@ -194,7 +194,7 @@ impl GridPosterior for SparsePosterior {
         // On a line two thousand points take a millisecond at most, and along a clock the newest rows say most.
         match (self.lattice().dim(), self.rank()) {
             (1, ..=2000) => 0,
-            (1, points) => behind.min(points / 500),
+            (1, points) => behind.min(points / 150),
             _ => behind,
         }
     }
