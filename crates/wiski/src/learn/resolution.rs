@@ -26,9 +26,6 @@ const STARTS: [f64; 7] = [1.0, 0.35, 0.12, 0.04, 0.014, 0.005, 0.0018];
 /// What a start takes to be noise, as a share of the variance of the targets.
 const START_NOISE: f64 = 0.1;
 
-/// Fewest points on an axis, by the number of axes.
-const FEWEST: [usize; 4] = [32, 16, 10, 7];
-
 /// A length-scale is at least so many spacings: what is shorter shows on no grid point but its own.
 const FLOOR: f64 = 0.7;
 
@@ -62,6 +59,8 @@ pub(crate) struct GridSearch<'a> {
     pub(crate) kernel: &'a Kernel,
     /// Whether kernels are raced.
     pub(crate) is_raced: bool,
+    /// The fewest points on an axis.
+    pub(crate) fewest: usize,
     /// The most points of the grid.
     pub(crate) budget: usize,
     /// The noise variance, where it is known.
@@ -119,10 +118,8 @@ impl GridSearch<'_> {
         let is_short = self.most_points(kernel, true) < self.budget
             && !self.is_affordable(kernel, &self.wanted_points(&best.hyper));
         if self.is_raced && is_short {
-            let kernel = self.of_family(Family::Matern12)?.scaled(kernel.variance() / self.variance());
-            let kernel = with_lengthscales(&kernel, &lengthscales(&best.hyper.kernels[0]))?;
-            let start = Hyperparameters { kernels: vec![kernel], noise: best.hyper.noise };
-            if let Ok(rough) = self.followed(&start).map(|fit| self.refined(fit))
+            if let Ok(rough) =
+                self.followed(&self.like(&best, Family::Matern12)?).map(|fit| self.refined(fit))
                 && is_better(&rough, Some(&best))
             {
                 return Ok(rough);
@@ -179,15 +176,11 @@ impl GridSearch<'_> {
     /// a rougher one is worse, those that are rougher still are too.
     fn raced(&self, first: &FittedGrid) -> Result<FittedGrid> {
         let mut best: Option<FittedGrid> = None;
-        let found = lengthscales(&first.hyper.kernels[0]);
-        let variance = first.hyper.kernels[0].variance();
         for family in FAMILIES {
-            let kernel = self.of_family(family)?.scaled(variance / self.variance());
-            let kernel = with_lengthscales(&kernel, &found)?;
-            if !self.has_rank(&kernel) {
+            let hyper = self.like(first, family)?;
+            if !self.has_rank(&hyper.kernels[0]) {
                 continue;
             }
-            let hyper = Hyperparameters { kernels: vec![kernel], noise: first.hyper.noise };
             // One that fails is no candidate, nor is one that would have needed a finer grid than it can have.
             match self.followed(&hyper) {
                 Ok(fit) if !self.has_rank(&fit.hyper.kernels[0]) => {}
@@ -268,13 +261,20 @@ impl GridSearch<'_> {
         Ok(Kernel::new(family, self.range.len())?.scaled(self.variance()))
     }
 
+    /// The hyperparameters of a fit, with a kernel of another family.
+    fn like(&self, fit: &FittedGrid, family: Family) -> Result<Hyperparameters> {
+        let kernel = &fit.hyper.kernels[0];
+        let other = Kernel::new(family, self.range.len())?.scaled(kernel.variance());
+        let kernels = vec![with_lengthscales(&other, &lengthscales(kernel))?];
+        Ok(Hyperparameters { kernels, noise: fit.hyper.noise })
+    }
+
     /// The points on each axis that the hyperparameters ask for.
     fn wanted_points(&self, hyper: &Hyperparameters) -> Vec<usize> {
-        let (d, cells) = (self.range.len(), cells_in_lengthscale(hyper));
-        let fewest = FEWEST[d.clamp(1, FEWEST.len()) - 1];
+        let cells = cells_in_lengthscale(hyper);
         let on_axis = |((lo, hi), l): (&(f64, f64), f64)| {
             let points = (cells * (hi - lo) / l).ceil().min(self.budget as f64) as usize + 3;
-            points.max(fewest)
+            points.max(self.fewest)
         };
         self.range.iter().zip(lengthscales(&hyper.kernels[0])).map(on_axis).collect()
     }
@@ -297,13 +297,12 @@ impl GridSearch<'_> {
     /// The points on each axis that the kernel asks for, within what it may have: the axes with most of them give way.
     fn affordable(&self, hyper: &Hyperparameters) -> Vec<usize> {
         let (kernel, mut points) = (&hyper.kernels[0], self.wanted_points(hyper));
-        let fewest = FEWEST[points.len().clamp(1, FEWEST.len()) - 1];
         while !self.is_affordable(kernel, &points) {
             let Some(most) = points.iter_mut().max() else { break };
-            if *most <= fewest {
+            if *most <= self.fewest {
                 break;
             }
-            *most = (*most * 19 / 20).max(fewest);
+            *most = (*most * 19 / 20).max(self.fewest);
         }
         points
     }

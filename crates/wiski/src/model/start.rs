@@ -323,6 +323,7 @@ fn one_grid(
         range: axes.iter().map(|axis| (axis.lo(), axis.hi())).collect(),
         kernel: &hyper.kernels[0],
         is_raced: settings.kernel.is_none(),
+        fewest: settings.first_grid(axes.len())[0],
         budget: settings.max_grid_points.min((2 * rows.len()).max(LEAST_BUDGET)),
         known_noise: (settings.noise == NoiseModel::Known).then_some(hyper.noise),
         space: &|hyper| settings.hyper_space(hyper),
