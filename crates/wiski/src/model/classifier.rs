@@ -19,6 +19,7 @@ use super::reader::Reader;
 use super::regressor::restored_controller;
 use super::schedule::thorough;
 use super::settings::{Features, NoiseModel, Settings};
+use super::sharpness::Sharpness;
 use super::start;
 use super::targets::TargetScale;
 use super::{Outcome, Wiski};
@@ -30,6 +31,9 @@ use crate::posterior::{Prediction, Predictor};
 
 /// More classes than this, and fewer than two rows for each, are no classes.
 const MANY_CLASSES: usize = 20;
+
+/// How sure probabilities should be is judged by at most this many rows in memory.
+const SHARPNESS_ROWS: usize = 1024;
 
 /// What a classifier says about a row. Classes stand in the order of [`OnlineClassifier::classes`].
 #[derive(Debug, Clone, PartialEq)]
@@ -47,10 +51,16 @@ pub struct ClassPrediction {
 }
 
 impl ClassPrediction {
-    fn from_latents(latents: &[Prediction], softmax: &Softmax, labels: &[String]) -> Self {
+    fn from_latents(
+        latents: &[Prediction],
+        softmax: &Softmax,
+        sharpness: Sharpness,
+        labels: &[String],
+    ) -> Self {
         let (means, variances): (Vec<f64>, Vec<f64>) = latents.iter().map(|p| (p.mean, p.variance)).unzip();
         let mut probabilities = vec![0.0; means.len()];
         softmax.probabilities(&means, &variances, &mut Vec::new(), &mut probabilities);
+        sharpness.apply(&mut probabilities);
         Self::from_probabilities(probabilities, means, variances, labels)
     }
 
@@ -100,6 +110,9 @@ pub(super) struct Classification {
     /// What keeps sets of classes at their level; `None` for those that probabilities say.
     #[serde(default)]
     conformal: Option<Conformal>,
+    /// How sure probabilities are.
+    #[serde(default)]
+    sharpness: Sharpness,
     #[serde(skip)]
     targets: Vec<Target>,
     #[serde(skip, default = "no_classes")]
@@ -112,7 +125,8 @@ fn no_classes() -> Arc<Softmax> {
 
 impl Classification {
     pub(super) fn new(labels: Labels) -> Self {
-        let mut new = Self { labels, conformal: None, targets: Vec::new(), softmax: no_classes() };
+        let (conformal, sharpness) = (None, Sharpness::default());
+        let mut new = Self { labels, conformal, sharpness, targets: Vec::new(), softmax: no_classes() };
         new.count_classes();
         new
     }
@@ -143,7 +157,24 @@ impl Classification {
     }
 
     fn prediction(&self, latents: &[Prediction]) -> ClassPrediction {
-        ClassPrediction::from_latents(latents, &self.softmax, self.labels.names())
+        ClassPrediction::from_latents(latents, &self.softmax, self.sharpness, self.labels.names())
+    }
+
+    /// How sure probabilities should be by what rows in memory, each left out, say of the others.
+    fn fitted_sharpness(&self, memory: &Memory, learner: &Learner, input_dim: usize) -> Result<Sharpness> {
+        let likelihood = self.likelihood();
+        let (mut targets, mut rows) = (Vec::new(), Vec::new());
+        for i in (0..memory.len()).step_by(memory.len().div_ceil(SHARPNESS_ROWS).max(1)) {
+            let class = memory.rows.y[i] as usize;
+            targets.clear();
+            targets.extend((0..self.count()).map(|c| likelihood.target(c == class)));
+            let x = &memory.rows.x[i * input_dim..(i + 1) * input_dim];
+            let latents = learner.predict_without(x, &targets)?;
+            let (names, plain) = (self.labels.names(), Sharpness::default());
+            let said = ClassPrediction::from_latents(&latents, &self.softmax, plain, names);
+            rows.push((said.probabilities, class));
+        }
+        Ok(Sharpness::fitted(&rows))
     }
 
     /// The classes of a set at a level, from the likeliest.
@@ -215,18 +246,17 @@ impl Task for Classification {
             let targets = memory.rows.y.iter().map(|&own| likelihood.target(own == class as f64));
             targets.map(|t| (t.value, t.noise)).unzip()
         };
-        let (y, noise) = of_class(self.most_balanced(memory));
-        // Two classes have nearly mirrored targets: the evidence of one says which features matter.
         let targets: Vec<_> = (0..count).map(of_class).collect();
-        let values: Vec<&[f64]> = targets.iter().map(|t| t.0.as_slice()).collect();
-        let start = (start, space);
-        let found = start::found(memory, &values, (&y, &noise), count == 2, settings, input_dim, start)?;
+        let (contrast, classes) = (self.most_balanced(memory), Some(memory.rows.y.as_slice()));
+        let all = start::Targets { each: &targets, contrast, classes };
+        let found = start::found(memory, &all, settings, input_dim, (start, space))?;
         let unseen = (self.labels.unseen() == Unseen::Add).then(|| likelihood.target(false));
-        let hyper = found.hyper.clone();
-        let mut learner = found.learner(memory, &targets, Some(&memory.rows.y), unseen, settings)?;
-        if settings.fit_warm_up {
+        let (hyper, is_fitted) = (found.hyper.clone(), !found.each.is_empty());
+        let mut learner = found.learner(memory, &targets, classes, unseen, settings)?;
+        if settings.fit_warm_up && !is_fitted {
             learner.fit_from(&hyper, &thorough())?;
         }
+        self.sharpness = self.fitted_sharpness(memory, &learner, input_dim)?;
         Ok(learner)
     }
 
@@ -244,6 +274,7 @@ impl Task for Classification {
             predictors: predictors.collect::<Result<_>>()?,
             variances: learner.processes().iter().map(|p| beyond::variances(p.model.kernels())).collect(),
             softmax: Arc::clone(&self.softmax),
+            sharpness: self.sharpness,
             labels: self.labels.names().to_vec(),
         })
     }
@@ -271,6 +302,7 @@ impl Task for Classification {
         if let (Some(own), Some(theirs)) = (&mut self.conformal, &theirs.conformal) {
             own.merge(theirs);
         }
+        self.sharpness.merge(&theirs.sharpness);
         Ok(())
     }
 }
@@ -482,11 +514,13 @@ impl OnlineClassifier {
         // A class that comes up for the first time is predicted by those before it.
         let is_new = self.is_ready() && !self.classes().iter().any(|known| known == label);
         let before = if is_new { Some(self.predict(x)?) } else { None };
+        // A search may change how sure the model is; this row was predicted before.
+        let sharpness = self.online.task.sharpness;
         self.learn(x, label, time)?;
-        let said = self.online.said();
+        let (said, task) = (self.online.said(), &self.online.task);
         let prediction = match before {
             None if said.is_empty() => return Ok(None),
-            None => self.online.task.prediction(said),
+            None => ClassPrediction::from_latents(said, &task.softmax, sharpness, task.labels.names()),
             Some(prediction) => prediction,
         };
         let class = self.classes()[..prediction.probabilities.len()].iter().position(|n| n == label);
@@ -497,6 +531,9 @@ impl OnlineClassifier {
 
     /// Takes note of how surprising a class was, which was not known if there is none.
     fn calibrate(&mut self, said: &ClassPrediction, class: Option<usize>) -> Result<()> {
+        if let Some(class) = class {
+            self.online.task.sharpness.observe(&said.probabilities, class);
+        }
         let (level, empty) = (self.settings().intervals.level, self.settings().intervals.empty_sets);
         let set = self.set(said, level, Horizon::Next)?;
         self.metrics.record_set(class.is_some_and(|class| set.contains(&class)), set.len());
@@ -661,6 +698,7 @@ pub struct ClassSnapshot {
     /// The prior variance of each block, for each class.
     variances: Vec<Vec<f64>>,
     softmax: Arc<Softmax>,
+    sharpness: Sharpness,
     labels: Vec<String>,
     /// For the row that came next when the snapshot was taken, and for rows ahead.
     sets: [Option<Quantiles>; 2],
@@ -686,7 +724,7 @@ impl ClassSnapshot {
                 p.variance += beyond::variance(&excess, predictor.lattice(), variances);
             }
         }
-        Ok(ClassPrediction::from_latents(&latents, &self.softmax, &self.labels))
+        Ok(ClassPrediction::from_latents(&latents, &self.softmax, self.sharpness, &self.labels))
     }
 
     /// The numbers of the classes in the set around a prediction; see [`OnlineClassifier::set`].

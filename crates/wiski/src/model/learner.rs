@@ -264,6 +264,29 @@ impl Learner {
         Ok(said)
     }
 
+    /// What each process would say about a row that it has learned, had it not: with the row's likelihood N(y, d) taken
+    /// out of the posterior N(m, v) at its place, 1/v' = 1/v − 1/d and m'/v' = m/v − y/d. What inducing points leave is
+    /// no part of that posterior.
+    pub(crate) fn predict_without(&self, x: &[f64], targets: &[Target]) -> Result<Vec<Prediction>> {
+        let points = self.first().stats().lattice().points();
+        let (mut said, left) = self.encoder.with_coordinates(x, |h| {
+            let said = self.processes.iter().map(|p| p.model.predict(h)).collect::<Result<Vec<_>>>()?;
+            let left = points.map_or(Ok(0.0), |p| p.weights(&h[h.len() - p.dim()..]).map(|w| w.1))?;
+            Ok::<_, Error>((said, left))
+        })??;
+        for ((p, process), t) in said.iter_mut().zip(&self.processes).zip(targets) {
+            let scale = points.and(process.model.kernels().last()).map_or(0.0, Kernel::variance);
+            let (left, d) = (left * scale, p.noise * t.noise);
+            let v = p.variance - left;
+            if v > 0.0 && v < d {
+                let without = (v.recip() - d.recip()).recip();
+                let mean = without * (p.mean / v - t.value / d);
+                *p = Prediction { mean, variance: without + left, noise: d };
+            }
+        }
+        Ok(said)
+    }
+
     /// Adds to predictions at a row what they are unsure of beyond the rows that were learned from.
     fn widen(&self, x: &[f64], said: &mut [Prediction]) {
         let Some(excess) = self.encoder.excess(x) else { return };

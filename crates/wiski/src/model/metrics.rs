@@ -152,6 +152,22 @@ pub struct PrequentialClasses {
     log_loss: f64,
     #[serde(default)]
     sets: Coverage,
+    #[serde(default)]
+    reliability: [ConfidenceBin; BINS],
+}
+
+/// The bins of confidence, from 0 to 1.
+const BINS: usize = 10;
+
+/// Predictions whose likeliest class had a probability within a tenth.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConfidenceBin {
+    /// The number of predictions.
+    pub rows: f64,
+    /// The sum of the probabilities of their likeliest classes.
+    pub confidence: f64,
+    /// How many of them were right.
+    pub correct: f64,
 }
 
 impl PrequentialClasses {
@@ -164,6 +180,12 @@ impl PrequentialClasses {
             self.scored += 1.0;
             self.log_loss -= p.max(f64::MIN_POSITIVE).ln();
         }
+        if let Some(&confidence) = probabilities.get(best) {
+            let bin = &mut self.reliability[((confidence * BINS as f64) as usize).min(BINS - 1)];
+            bin.rows += 1.0;
+            bin.confidence += confidence;
+            bin.correct += f64::from(u8::from(class == Some(best)));
+        }
     }
 
     /// Takes in the figures of another stream.
@@ -173,6 +195,11 @@ impl PrequentialClasses {
         self.scored += other.scored;
         self.log_loss += other.log_loss;
         self.sets.merge(&other.sets);
+        for (own, theirs) in self.reliability.iter_mut().zip(&other.reliability) {
+            own.rows += theirs.rows;
+            own.confidence += theirs.confidence;
+            own.correct += theirs.correct;
+        }
     }
 
     /// Takes in whether the class that followed was in the set that was said for it, and how many classes that had.
@@ -198,6 +225,18 @@ impl PrequentialClasses {
     /// The mean of −log of the probability of the class that followed.
     pub fn log_loss(&self) -> f64 {
         self.log_loss / self.scored
+    }
+
+    /// How often the likeliest class was right, by how probable it was said to be: ten bins from 0 to 1.
+    pub fn reliability(&self) -> &[ConfidenceBin] {
+        &self.reliability
+    }
+
+    /// The expected calibration error: the mean distance, over rows, between how probable the likeliest class was said
+    /// to be and how often it was right, in ten bins (Guo et al., *On Calibration of Modern Neural Networks*, 2017).
+    pub fn calibration_error(&self) -> f64 {
+        let off: f64 = self.reliability.iter().map(|bin| (bin.confidence - bin.correct).abs()).sum();
+        off / self.reliability.iter().map(|bin| bin.rows).sum::<f64>()
     }
 }
 

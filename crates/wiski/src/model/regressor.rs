@@ -153,8 +153,10 @@ impl Task for Regression {
         let start = self.start_values(settings, input_dim)?;
         let y: Vec<f64> = memory.rows.y.iter().map(|&y| self.scale.apply(y)).collect();
         let noise = memory.rows.noise.clone();
-        let found = start::found(memory, &[&y], (&y, &noise), true, settings, input_dim, start)?;
-        found.learner(memory, &[(y, noise)], None, None, settings)
+        let targets = [(y, noise)];
+        let all = start::Targets { each: &targets, contrast: 0, classes: None };
+        let found = start::found(memory, &all, settings, input_dim, start)?;
+        found.learner(memory, &targets, None, None, settings)
     }
 
     fn rescale(&mut self, learner: &mut Learner, settings: &Settings) -> Result<()> {

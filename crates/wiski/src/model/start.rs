@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::feature::{Activation, Column, FeatureMap, Identity, Mlp, Moments};
 use crate::grid::{Grid, Lattice};
 use crate::learn::{
-    AdditiveSearch, Choice, FittedGrid, GridSearch, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch,
+    AdditiveSearch, Choice, ClassTargets, FittedGrid, GridSearch, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch,
     Rows, Start, WarmUp, WarmUpTraining, screen,
 };
 use crate::likelihood::Target;
@@ -26,18 +26,39 @@ pub(crate) struct Found {
     pub(crate) encoder: Encoder,
     pub(crate) lattice: Lattice,
     pub(crate) hyper: Hyperparameters,
+    /// Hyperparameters of each process, where they were learned together with the features.
+    pub(crate) each: Vec<Hyperparameters>,
     pub(crate) space: HyperSpace,
     pub(crate) choice: Option<Choice>,
 }
 
-/// What the rows in memory lead to, given the targets of every process and, as `contrast`, those that features are
-/// learned from, with their relative noise, in the units of the model. Where they are not `all` there is to know,
-/// features are not learned.
+/// The targets of the rows in memory, in the units of the model.
+pub(crate) struct Targets<'a> {
+    /// Those of every process, with their relative noise.
+    pub(crate) each: &'a [(Vec<f64>, Vec<f64>)],
+    /// The process whose targets say most about features.
+    pub(crate) contrast: usize,
+    /// The class of each row, where they are classes.
+    pub(crate) classes: Option<&'a [f64]>,
+}
+
+impl Targets<'_> {
+    /// Whether one process says all there is to know: a number, or one of two classes, whose targets mirror each other.
+    fn is_one(&self) -> bool {
+        self.classes.is_none() || self.each.len() == 2
+    }
+
+    /// What the rows that were kept say to each class.
+    fn of_classes(&self, kept: &[bool]) -> ClassTargets {
+        let classes = self.classes.unwrap_or(&[]).iter().map(|&class| class as usize).collect();
+        ClassTargets { each: self.each.to_vec(), classes }.filter(|i| kept[i])
+    }
+}
+
+/// What the rows in memory lead to.
 pub(crate) fn found(
     memory: &Memory,
-    targets: &[&[f64]],
-    contrast: (&[f64], &[f64]),
-    all: bool,
+    targets: &Targets,
     settings: &Settings,
     input_dim: usize,
     (hyper, space): (Hyperparameters, HyperSpace),
@@ -45,27 +66,39 @@ pub(crate) fn found(
     let mut scaling = column_scaling(settings, &memory.rows.x, input_dim)?;
     let mut columns = settings.columns.clone();
     if settings.is_additive() && input_dim > MOST_COLUMNS {
-        let read = screen(&memory.rows.x, input_dim, targets, MOST_COLUMNS)?;
+        let values: Vec<&[f64]> = targets.each.iter().map(|(y, _)| y.as_slice()).collect();
+        let read = screen(&memory.rows.x, input_dim, &values, MOST_COLUMNS)?;
         columns = if columns.is_empty() { columns } else { read.iter().map(|&c| columns[c]).collect() };
         scaling.read = Some(read);
     }
     let settings = &Settings { columns, ..settings.clone() };
-    let (y, noise) = contrast;
+    let (y, noise) = &targets.each[targets.contrast];
     let mut scaled = Rows::default();
-    let mut row = Vec::new();
+    let (mut row, mut kept) = (Vec::new(), Vec::with_capacity(y.len()));
     for (i, x) in memory.rows.x.chunks_exact(input_dim).enumerate() {
-        if scaling.reaches(x) {
+        kept.push(scaling.reaches(x));
+        if kept[i] {
             scaling.apply(x, &mut row)?;
             scaled.push(&row, y[i], noise[i]);
         }
     }
     let lattice = lattice(settings, input_dim)?;
+    let mut each = Vec::new();
     let (map, moments, choice, lattice, hyper, space) = if settings.searches_grid(input_dim) {
         let fitted = one_grid(&scaled, settings, lattice, &hyper)?;
         let map = FeatureMap::from(Identity::new(input_dim));
         (map.clone(), map.new_moments(), None, fitted.lattice, fitted.hyper, fitted.space)
     } else {
-        let (warm, choice, lattice) = features(&scaled, settings, lattice, hyper, space, all)?;
+        let (warm, choice, lattice) = if settings.is_additive() && !targets.is_one() {
+            let found = additive(&scaled, settings, hyper.noise, false, |search| {
+                search.run_classes(&targets.of_classes(&kept))
+            })?;
+            each = found.each;
+            let lattice = found.warm.lattice().clone();
+            (found.warm, Some(found.choice), lattice)
+        } else {
+            features(&scaled, settings, lattice, hyper, space)?
+        };
         let space = warm.space().clone();
         let (map, moments, hyper) = warm.into_parts();
         (map, moments, choice, lattice, hyper, space)
@@ -79,7 +112,7 @@ pub(crate) fn found(
     } else {
         encoder.learn_at(settings.feature_rate)?;
     }
-    Ok(Found { encoder, lattice, hyper, space, choice })
+    Ok(Found { encoder, lattice, hyper, each, space, choice })
 }
 
 impl Found {
@@ -100,7 +133,8 @@ impl Found {
         let is_whole = rows.all(|x| self.encoder.scaling().reaches(x));
         let mut processes = Vec::with_capacity(targets.len());
         for (class, (y, noise)) in targets.iter().enumerate() {
-            let mut model = process(settings, &self.lattice, &self.hyper)?;
+            let hyper = self.each.get(class).unwrap_or(&self.hyper);
+            let mut model = process(settings, &self.lattice, hyper)?;
             if settings.half_life.is_none() && is_whole {
                 model.observe_batch(&h, y, Some(noise))?;
             } else {
@@ -251,7 +285,6 @@ fn features(
     lattice: Lattice,
     hyper: Hyperparameters,
     space: HyperSpace,
-    contrast: bool,
 ) -> Result<(WarmUp, Option<Choice>, Lattice)> {
     let input_dim = rows.x.len() / rows.len();
     let tolerance = settings.tolerance();
@@ -264,7 +297,7 @@ fn features(
             (WarmUp::new(rows, map, lattice.coarse(WARM_UP_POINTS)?, hyper, space, tolerance)?, None)
         }
         Features::Auto | Features::Additive { .. } | Features::Points { .. } => {
-            let (warm, choice) = additive(rows, settings, hyper.noise, contrast)?;
+            let (warm, choice) = additive(rows, settings, hyper.noise, true, |search| search.run())?;
             lattice = warm.lattice().clone();
             (warm, Some(choice))
         }
@@ -364,12 +397,19 @@ fn on_grid(rows: &Rows, settings: &Settings, mut lattice: Lattice) -> Result<(Ro
 /// fewer than the first number, random ones fill up to the second, since each is one more view of few columns.
 const DIRECTIONS: [usize; 2] = [16, 24];
 
-/// The sum of grids that the rows lead to.
-fn additive(rows: &Rows, settings: &Settings, noise: f64, contrast: bool) -> Result<(WarmUp, Choice)> {
+/// What a search for a sum of grids leads to: with directions through the columns if there is `one` target that they can
+/// be learned from, else with the columns as they are.
+fn additive<T>(
+    rows: &Rows,
+    settings: &Settings,
+    noise: f64,
+    one: bool,
+    run: impl FnOnce(&AdditiveSearch) -> Result<T>,
+) -> Result<T> {
     let columns = settings.column_kinds(rows.x.len() / rows.len());
     let numeric = columns.iter().filter(|c| **c == Column::Numeric).count();
     let directions = match settings.features {
-        _ if !contrast => numeric,
+        _ if !one => numeric,
         Features::Additive { directions: Some(k) } => k,
         _ if numeric < 2 => numeric,
         _ if numeric + 1 < DIRECTIONS[0] => DIRECTIONS[1],
@@ -395,7 +435,7 @@ fn additive(rows: &Rows, settings: &Settings, noise: f64, contrast: bool) -> Res
         training,
         seed: settings.seed,
     };
-    if contrast { search.run() } else { search.plain() }
+    run(&search)
 }
 
 /// A Gaussian process without data on the given grids.

@@ -32,7 +32,7 @@ impl AdditiveSearch<'_> {
     }
 
     /// The inputs of the points, row after row.
-    fn point_inputs(&self, rows: &Rows) -> Result<Vec<f64>> {
+    pub(super) fn point_inputs(&self, rows: &Rows) -> Result<Vec<f64>> {
         let map = FeatureMap::from(Mixed::new(self.columns.to_vec(), self.point_sources(), None)?);
         let (mut work, moments, mut tape) = (Default::default(), map.new_moments(), Tape::new());
         let view = map.prepare(&moments, &mut work)?;
@@ -72,15 +72,25 @@ impl AdditiveSearch<'_> {
     /// for the points ended.
     pub(super) fn with_points(&self, warm: &WarmUp, learned: &LearnedPoints, rows: &Rows) -> Result<WarmUp> {
         let points = Points::new(learned.family, &learned.centers, &learned.lengthscales)?;
-        let mut hyper: Hyperparameters = warm.hyperparameters().clone();
-        let groups = learned.group_scales.first().map_or(&[][..], Vec::as_slice);
-        if groups.len() == hyper.kernels.len() {
-            for (kernel, &factor) in hyper.kernels.iter_mut().zip(groups) {
-                *kernel = kernel.clone().scaled(factor);
-            }
-        }
-        hyper.noise = learned.noises[0];
+        let hyper = learned_hyperparameters(warm, learned, 0);
         let blocks = self.blocks_of(warm);
         self.assembled(&blocks, rows, Some(&hyper), Some((Arc::new(points), learned.scales[0])))
     }
+}
+
+/// The hyperparameters of the grids as they were learned beside the points for one output.
+pub(super) fn learned_hyperparameters(
+    grids: &WarmUp,
+    learned: &LearnedPoints,
+    output: usize,
+) -> Hyperparameters {
+    let mut hyper = grids.hyperparameters().clone();
+    let groups = learned.group_scales.get(output).map_or(&[][..], Vec::as_slice);
+    if groups.len() == hyper.kernels.len() {
+        for (kernel, &factor) in hyper.kernels.iter_mut().zip(groups) {
+            *kernel = kernel.clone().scaled(factor);
+        }
+    }
+    hyper.noise = learned.noises[output];
+    hyper
 }

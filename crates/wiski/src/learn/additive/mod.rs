@@ -17,10 +17,12 @@
 //! is a block of its own kind.
 
 mod blocks;
+mod classes;
 mod inducing;
 mod pairs;
 
 use self::blocks::Block;
+pub(crate) use self::classes::ClassTargets;
 use super::{Choice, HyperSpace, Hyperparameters, LbfgsB, Rows, Start, WarmUp, WarmUpTraining};
 use crate::error::Result;
 use crate::feature::Column;

@@ -78,6 +78,26 @@ impl PointsPosterior {
         Ok(self.predict_table(&table))
     }
 
+    /// The largest share, over outputs, of each group of grid features in what the posterior mean says about the rows.
+    pub fn group_shares(&self, rows: &PointsRows) -> Result<Vec<f64>> {
+        let table = Table::with_units(rows, &self.units)?;
+        let mut shares = vec![0.0_f64; self.groups.len()];
+        for solved in &self.solved {
+            let mut squares = vec![0.0; self.groups.len()];
+            for i in 0..table.len() {
+                let mut from = 0;
+                for (square, &size) in squares.iter_mut().zip(&self.groups) {
+                    let own = |a: usize| solved.root[a] * solved.z[a] * table.grids[(a, i)];
+                    *square += (from..from + size).map(own).sum::<f64>().powi(2);
+                    from += size;
+                }
+            }
+            let total = squares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+            shares.iter_mut().zip(&squares).for_each(|(share, square)| *share = share.max(square / total));
+        }
+        Ok(shares)
+    }
+
     /// The log density of each row's targets (with their noise), summed over outputs.
     pub fn log_densities(&self, rows: &PointsRows) -> Result<Vec<f64>> {
         let table = Table::with_units(rows, &self.units)?;

@@ -89,6 +89,32 @@ impl PointsSearch {
         search.finished(&table, &units, parameters, from.starts.clone(), &mut rng, log)
     }
 
+    /// The scales of the features beside, for each output, without a single point: what points are compared with.
+    pub fn without_points(&self, rows: &PointsRows) -> Result<LearnedPoints> {
+        self.validate()?;
+        let (table, units) = Table::new(rows)?;
+        let mut report = |_| true;
+        let mut log = self.log(&table, &mut report);
+        let numerics = Numerics { precision: Precision::Double, ..self.numerics()? };
+        let lengthscales = start::lengthscales(PointsStart::Even, &table);
+        let mut scales = start_scales(&table, SIGNAL);
+        // The function that points would carry is not there.
+        scales.iter_mut().for_each(|own| own.points = f64::MIN_POSITIVE.sqrt());
+        let parameters = Parameters { centers: Mat::zeros(table.dim(), 0), lengthscales, scales };
+        let mut fit = Fit::new(&table, numerics, parameters, false);
+        self.polish(&mut fit, table.len(), &mut log)?;
+        let parameters = fit.parameters().clone();
+        let posterior = PointsPosterior::of_table(
+            numerics.family,
+            units.clone(),
+            self.jitter,
+            &table,
+            &parameters,
+            self.threads,
+        )?;
+        Ok(self.learned(&parameters, &units, posterior.bound(), Vec::new(), log))
+    }
+
     fn numerics(&self) -> Result<Numerics> {
         Ok(Numerics {
             family: Radial::new(self.family)?,
