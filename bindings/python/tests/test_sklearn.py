@@ -61,11 +61,14 @@ def test_clone_and_pickle(waves):
     np.testing.assert_array_equal(copy.predict(X), model.predict(X))
 
 
-def test_more_classes_of_many_columns_by_one_against_the_rest():
+def test_more_classes_of_many_columns():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(240, 6))
     y = np.argmax(X[:, :3], axis=1)
-    with pytest.raises(ValueError, match="OneVsRestClassifier"):
-        OnlineGPClassifier().fit(X, y)
-    model = OneVsRestClassifier(OnlineGPClassifier("project:2")).fit(X, y)
-    assert model.score(X, y) > 0.85
+    model = OnlineGPClassifier().fit(X[:160], y[:160])
+    assert model.score(X[160:], y[160:]) > 0.85
+    assert model.classes_.tolist() == [0, 1, 2] and model.predict(X).dtype == y.dtype
+    with pytest.raises(ValueError, match="two classes"):
+        OnlineGPClassifier("project:2").fit(X, y)
+    one_by_one = OneVsRestClassifier(OnlineGPClassifier("project:2")).fit(X, y)
+    assert one_by_one.score(X, y) > 0.85

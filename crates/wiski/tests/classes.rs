@@ -7,7 +7,7 @@ use common::*;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use wiski::likelihood::Dirichlet;
-use wiski::model::{HalfLife, InputScaling};
+use wiski::model::{HalfLife, InputScaling, PrequentialClasses};
 use wiski::{Classes, Error, Features, Kernel, OffGrid, OnlineClassifier, Outcome, Schedule, Settings};
 
 type Row = ([f64; 2], &'static str);
@@ -438,4 +438,90 @@ fn many_inputs_and_more_than_two_classes_need_no_setting() {
     assert!(model.is_ready() && model.take_failure().is_none());
     // Three unit Gaussians whose means are 2√2 apart: the best possible is about 0.87.
     assert!(model.metrics().accuracy() > 0.83, "{}", model.metrics().accuracy());
+}
+
+/// Three classes by the product of three inputs: no sum of functions of one column tells them apart.
+fn products(n: usize, seed: u64) -> Vec<(Vec<f64>, &'static str)> {
+    let mut rng = rng(seed);
+    let mut row = || {
+        let x: Vec<f64> = (0..3).map(|_| 2.0 * rng.random::<f64>() - 1.0).collect();
+        let product = x[0] * x[1] * x[2] + 0.03 * (rng.random::<f64>() - 0.5);
+        (
+            x,
+            if product > 0.05 {
+                "positive"
+            } else if product < -0.05 {
+                "negative"
+            } else {
+                "none"
+            },
+        )
+    };
+    (0..n).map(|_| row()).collect()
+}
+
+fn score(model: &OnlineClassifier, rows: &[(Vec<f64>, &'static str)]) -> PrequentialClasses {
+    let mut figures = PrequentialClasses::default();
+    for (x, label) in rows {
+        let said = model.predict(x).unwrap();
+        let class = model.classes().iter().position(|c| c == label);
+        figures.record(&said.probabilities, said.best, class);
+    }
+    figures
+}
+
+#[test]
+fn points_tell_classes_apart_that_no_sum_of_columns_can() {
+    let (train, test) = (products(600, 1), products(600, 2));
+    let fitted = |features: Features| {
+        let settings = Settings { features, ..Settings::default() };
+        let mut model = OnlineClassifier::new(3, Classes::discovered(), settings).unwrap();
+        train.iter().for_each(|(x, label)| model.step(x, label).map(|_| ()).unwrap());
+        model.finish_search().unwrap();
+        assert!(model.take_failure().is_none());
+        model
+    };
+    let sum = score(&fitted(Features::Additive { directions: None }), &test);
+    let model = fitted(Features::Auto);
+    let found = score(&model, &test);
+    let figures = |f: &PrequentialClasses| [f.accuracy(), f.log_loss(), f.calibration_error()];
+    println!("{:.3?} {:.3?}", figures(&sum), figures(&found));
+    assert!(sum.accuracy() < 0.75, "{}", sum.accuracy());
+    assert!(found.accuracy() > 0.86, "{}", found.accuracy());
+    assert!(found.log_loss() < 0.36 && found.calibration_error() < 0.06, "{found:?}");
+    // Every row that was learned can be un-learned, in any order, and shards add up.
+    let mut one = model.clone();
+    one.freeze_features().unwrap();
+    let mut parts = [one.shard().unwrap(), one.shard().unwrap()];
+    let more = products(40, 3);
+    let mut whole = one.clone();
+    for (i, (x, label)) in more.iter().enumerate() {
+        whole.observe(x, label).unwrap();
+        parts[i % 2].observe(x, label).unwrap();
+    }
+    let mut merged = one.clone();
+    parts.iter().for_each(|part| merged.merge(part).unwrap());
+    let mut back = whole.clone();
+    more.iter().for_each(|(x, label)| back.forget(x, label).unwrap());
+    for (x, _) in &test[..20] {
+        let latents = |m: &OnlineClassifier| m.predict(x).unwrap().means;
+        for (a, b) in [(latents(&whole), latents(&merged)), (latents(&one), latents(&back))] {
+            a.iter().zip(&b).for_each(|(a, b)| assert!((a - b).abs() < 1e-7 * (1.0 + a.abs()), "{a} {b}"));
+        }
+    }
+}
+
+/// Bins of confidence by hand.
+#[test]
+fn the_calibration_error_is_the_mean_distance_in_bins() {
+    let mut figures = PrequentialClasses::default();
+    for (p, right) in [(0.95, true), (0.91, true), (0.98, false), (0.62, false)] {
+        figures.record(&[p, 1.0 - p], 0, Some(usize::from(!right)));
+    }
+    let wanted = ((0.95 + 0.91 + 0.98 - 2.0_f64).abs() + 0.62) / 4.0;
+    assert!((figures.calibration_error() - wanted).abs() < 1e-12);
+    assert_eq!(
+        figures.reliability().iter().map(|bin| bin.rows).collect::<Vec<_>>()[6..],
+        [1.0, 0.0, 0.0, 3.0]
+    );
 }

@@ -18,9 +18,8 @@ from wiski._estimator import PARAMETERS, OnlineGP, is_ahead, levels_of, name_of,
 class OnlineGPClassifier(ClassifierMixin, OnlineGP):
     __doc__ = f"""A Gaussian process classifier that learns one row at a time, in constant time and memory.
 
-    There is one process for each class, on shared features. Learned features (everything but ``"identity"``) are for
-    two classes; ``"auto"`` takes the columns themselves for more classes of up to four columns. For more classes of
-    more columns, wrap it in :class:`sklearn.multiclass.OneVsRestClassifier`.
+    There is one process for each class, on shared features: grids of columns and inducing points, whichever form makes
+    the labels of held-out rows likelier. Learned projections (``"project:K"``, ``"mlp:…"``) are for two classes.
 
     Parameters
     ----------
@@ -104,8 +103,8 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # Of any number of columns, only two classes can be told apart.
-        tags.classifier_tags.multi_class = self.features == "identity"
+        # A projection is learned from the contrast of two classes.
+        tags.classifier_tags.multi_class = not str(self.features).startswith(("project", "mlp"))
         return tags
 
     # -- labels ----------------------------------------------------------------------------------------------
@@ -125,12 +124,6 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
     def _new(self, target: str, labels: list[str] | None, bounds: Any = None) -> Any:
         names = self._columns()
         columns = len(names)
-        on_grid = self.features == "identity" or (self.features == "auto" and columns <= 4)
-        if labels is not None and len(labels) > 2 and not on_grid:
-            raise WiskiError(
-                "Only binary classification is supported. For more classes, take features='identity' (up to four "
-                f"columns, not {columns}) or wrap the classifier in sklearn.multiclass.OneVsRestClassifier."
-            )
         if self.unseen not in ("error", "add"):
             raise WiskiError(f"unseen: {self.unseen!r} is not 'error' or 'add'")
         parameters = self._parameters(names, bounds)

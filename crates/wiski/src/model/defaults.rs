@@ -109,7 +109,7 @@ impl Settings {
     pub(crate) fn for_search(&self, rows: usize, last: bool) -> Self {
         let mut settings = self.clone();
         if !last && rows < FEWEST_FOR_POINTS && self.inducing() > 0 {
-            settings.features = Features::Additive { directions: None };
+            settings.features = Features::Points { count: 0 };
         }
         settings
     }
@@ -200,12 +200,11 @@ impl Settings {
             space = space.with_known_noise();
         }
         if self.searches_grid(hyper.kernels[0].dim()) {
-            let has_one = hyper.kernels[0].parameter_names().iter().any(|n| n.contains(LENGTHSCALE.0));
-            space = if has_one { space.with_prior(LENGTHSCALE.0, LENGTHSCALE.1)? } else { space };
+            space = with_prior_if_any(space, hyper, LENGTHSCALE)?;
         }
         if self.is_additive() {
-            for (name, prior) in RELEVANCE {
-                space = space.with_prior(name, prior)?;
+            for prior in RELEVANCE {
+                space = with_prior_if_any(space, hyper, prior)?;
             }
         }
         for start in self.start_values.iter().filter(|start| start.fixed) {
@@ -217,4 +216,14 @@ impl Settings {
         }
         self.priors.iter().try_fold(space, |space, (name, prior)| space.with_prior(name, *prior))
     }
+}
+
+/// The prior on every parameter of that name; there may be none.
+fn with_prior_if_any(
+    space: HyperSpace,
+    hyper: &Hyperparameters,
+    (name, prior): (&str, Hyperprior),
+) -> Result<HyperSpace> {
+    let has_one = |kernel: &Kernel| kernel.parameter_names().iter().any(|n| n.contains(name));
+    if hyper.kernels.iter().any(has_one) { space.with_prior(name, prior) } else { Ok(space) }
 }

@@ -82,6 +82,9 @@ pub(crate) struct Online<T: Task> {
     /// The number of rows in memory when features were last learned from them.
     #[serde(default)]
     searched_at: usize,
+    /// Whether that search left out what takes long.
+    #[serde(default)]
+    is_brief: bool,
     /// Rows off the grid since then.
     #[serde(default)]
     missed: usize,
@@ -109,6 +112,7 @@ impl<T: Task> Clone for Online<T> {
             memory: self.memory.clone(),
             learner: self.learner.clone(),
             searched_at: self.searched_at,
+            is_brief: self.is_brief,
             missed: self.missed,
             rising: self.rising.clone(),
             ignored: self.ignored,
@@ -140,6 +144,7 @@ impl<T: Task> Online<T> {
             memory,
             learner,
             searched_at: 0,
+            is_brief: false,
             missed: 0,
             rising: Vec::new(),
             ignored: 0,
@@ -304,6 +309,7 @@ impl<T: Task> Online<T> {
         self.rising = self.memory.rising_columns(self.input_dim);
         let mut task = self.task.clone();
         let settings = self.settings.for_search(self.memory.len(), is_last);
+        self.is_brief = settings.features != self.settings.features;
         let learner = task.start(&self.memory, &settings, self.input_dim)?;
         let refits = self.learner.as_ref().map_or(0, |before| before.refits() + 1);
         (self.task, self.learner) = (task, Some(Box::new(learner.after_refits(refits))));
@@ -348,7 +354,8 @@ impl<T: Task> Online<T> {
         // Inducing points that a few rows fewer led to are good enough.
         let enough =
             if self.has_points() { self.searched_at + self.searched_at / 4 } else { self.searched_at };
-        if self.memory.len() > enough { self.search(true) } else { Ok(()) }
+        let is_worth_it = self.memory.len() > enough || self.is_brief && !self.memory.is_empty();
+        if is_worth_it { self.search(true) } else { Ok(()) }
     }
 
     fn has_points(&self) -> bool {

@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::feature::{Activation, Column, FeatureMap, Identity, Mlp, Moments};
 use crate::grid::{Grid, Lattice};
 use crate::learn::{
-    AdditiveSearch, Choice, ClassTargets, FittedGrid, GridSearch, HyperSpace, Hyperparameters, LbfgsB, ProjectionSearch,
-    Rows, Start, WarmUp, WarmUpTraining, screen,
+    AdditiveSearch, Choice, ClassTargets, FittedGrid, GridSearch, HyperSpace, Hyperparameters, LbfgsB,
+    ProjectionSearch, Rows, Start, WarmUp, WarmUpTraining, screen,
 };
 use crate::likelihood::Target;
 use crate::stats::Stats;
@@ -44,8 +44,9 @@ pub(crate) struct Targets<'a> {
 
 impl Targets<'_> {
     /// Whether one process says all there is to know: a number, or one of two classes, whose targets mirror each other.
-    fn is_one(&self) -> bool {
-        self.classes.is_none() || self.each.len() == 2
+    fn is_one(&self, settings: &Settings) -> bool {
+        let is_asked = !matches!(settings.features, Features::Points { .. });
+        self.classes.is_none() || self.each.len() == 2 && is_asked
     }
 
     /// What the rows that were kept say to each class.
@@ -89,7 +90,7 @@ pub(crate) fn found(
         let map = FeatureMap::from(Identity::new(input_dim));
         (map.clone(), map.new_moments(), None, fitted.lattice, fitted.hyper, fitted.space)
     } else {
-        let (warm, choice, lattice) = if settings.is_additive() && !targets.is_one() {
+        let (warm, choice, lattice) = if settings.is_additive() && !targets.is_one(settings) {
             let found = additive(&scaled, settings, hyper.noise, false, |search| {
                 search.run_classes(&targets.of_classes(&kept))
             })?;

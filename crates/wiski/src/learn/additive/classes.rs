@@ -1,8 +1,10 @@
 //! Features that many classes share: grids of columns, and inducing points beside them.
 //!
 //! Every class has a latent function of its own on the same features ([`crate::likelihood`]). Points and length-scales
-//! maximize the *sum* of the classes' bounds, scales are each class's own. Whether points stay is decided by the
-//! log-loss of labels on held-out rows, which is what a classifier is judged by.
+//! maximize the *sum* of the classes' bounds, scales are each class's own. Several forms of the sum compete, from simple
+//! to rich, by what a classifier is judged by: the log-loss of labels on held-out rows. With few rows for many columns a
+//! length-scale for each column, or a scale for each grid and class, is more than the rows can bear, and points with one
+//! length-scale for all columns are hard to beat.
 //!
 //! With C classes, n rows and p features a step of the search costs what it costs for one target and C times O(p³)
 //! ([`crate::learn::points`]).
@@ -13,7 +15,6 @@ use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::learn::points::{
     GridFeatures, LearnedPoints, PointsNoise, PointsOutput, PointsPosterior, PointsRows, PointsSearch,
-    PointsStart,
 };
 use crate::learn::{Choice, Hyperparameters, Rows, Start, WarmUp};
 use crate::likelihood::Softmax;
@@ -27,6 +28,28 @@ const MOST_OF_A_ROW: usize = 1 << 22;
 const GRIDS_RANK: usize = 128;
 /// A grid with a smaller share of what any class's mean explains is left out.
 const SMALLEST_SHARE: f64 = 1e-3;
+
+/// With fewer rows for each column simpler forms of the points compete, too.
+const FEW_ROWS_A_COLUMN: usize = 64;
+
+/// What a sum consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Inducing points whose length-scales have one unknown factor.
+    TiedPoints,
+    /// Inducing points with a length-scale for each column.
+    Points,
+    Grids,
+    GridsAndPoints,
+}
+
+impl Form {
+    const ALL: [Self; 4] = [Self::TiedPoints, Self::Points, Self::Grids, Self::GridsAndPoints];
+
+    fn start(self) -> Start {
+        if self == Self::Grids { Start::Axes } else { Start::Points }
+    }
+}
 
 /// What rows say to each class.
 #[derive(Debug, Clone, Default)]
@@ -55,9 +78,10 @@ pub(crate) struct ClassFeatures {
     pub(crate) choice: Choice,
 }
 
-/// Grids on some rows, with what was learned of all classes beside them.
+/// Grids on some rows, if there are any, and what was learned of all classes beside them.
+#[derive(Clone)]
 struct Fitted {
-    grids: WarmUp,
+    grids: Option<WarmUp>,
     learned: LearnedPoints,
 }
 
@@ -70,40 +94,73 @@ impl AdditiveSearch<'_> {
             return self.without_class_points(targets, choice);
         }
         let (folds, share) = if n < ONE_FOLD_ROWS { (3, 3) } else { (1, 4) };
-        let mut losses = [0.0; 2];
-        let mut last = None;
+        let is_few = n < FEW_ROWS_A_COLUMN * self.point_sources().len();
+        let forms: &[Form] = if is_few { &Form::ALL } else { &Form::ALL[2..] };
+        let brief = self.class_search(targets).small();
+        let mut losses = vec![Vec::new(); forms.len()];
+        let mut last = Vec::new();
         for fold in 0..folds {
-            let (train, own) = (self.rows.filter(|i| i % share != fold), targets.filter(|i| i % share != fold));
+            let (train, own) =
+                (self.rows.filter(|i| i % share != fold), targets.filter(|i| i % share != fold));
             let (held_out, labels) =
                 (self.rows.filter(|i| i % share == fold), targets.filter(|i| i % share == fold));
-            let grids = self.class_grids(&train, &own)?;
-            losses[0] += self.label_loss(&grids, (&train, &own), (&held_out, &labels))?;
-            let beside = self.class_points(grids.grids.clone(), &train, &own, None)?;
-            losses[1] += self.label_loss(&beside, (&train, &own), (&held_out, &labels))?;
-            last = Some(beside);
+            let (grids, learned) = self.class_grids(&train, &own)?;
+            let grids = Fitted { grids: Some(grids), learned };
+            last.clear();
+            for (form, losses) in forms.iter().zip(&mut losses) {
+                let fitted = self.of_form(*form, &brief, &grids, &train, &own, None)?;
+                losses.extend(self.label_losses(&fitted, (&train, &own), (&held_out, &labels))?);
+                last.push(fitted);
+            }
         }
-        choice.scores.extend([(Start::Axes, 0, -losses[0]), (Start::Points, 0, -losses[1])]);
-        let Some(last) = last.filter(|_| losses[1] < losses[0]) else {
+        choice.scores.extend(forms.iter().zip(&losses).map(|(form, loss)| (form.start(), 0, -mean(loss))));
+        let best =
+            (1..forms.len()).fold(0, |best, i| if is_better(&losses[i], &losses[best]) { i } else { best });
+        let (form, last) = (forms[best], last.swap_remove(best));
+        choice.start = form.start();
+        if form == Form::Grids {
             return self.without_class_points(targets, choice);
-        };
-        choice.start = Start::Points;
-        let grids = last.grids.with_rows(self.rows.clone())?;
-        // A few rows more are worth going on while all of them can be centers, or nearly.
-        let fitted = if folds > 1 {
-            self.class_points(grids, self.rows, targets, None)?
-        } else if n <= 2 * self.class_centers(targets) {
-            self.class_points(grids, self.rows, targets, Some(&last.learned))?
-        } else {
-            Fitted { grids, learned: last.learned }
-        };
-        let warm = self.with_points(&fitted.grids, &fitted.learned, self.rows)?;
+        }
+        let grids = last.grids.map(|grids| grids.with_rows(self.rows.clone())).transpose()?;
+        let last = Fitted { grids, learned: last.learned };
+        let search = self.class_search(targets);
+        let fitted = self.of_form(form, &search, &last, self.rows, targets, Some(&last.learned))?;
+        let warm = self.with_points(fitted.grids.as_ref(), &fitted.learned, self.rows)?;
         Ok(ClassFeatures { warm, each: of_classes(&fitted, true)?, choice })
     }
 
+    /// A form of the sum on some rows, whose grids are given; points go on from others if there are any.
+    fn of_form(
+        &self,
+        form: Form,
+        search: &PointsSearch,
+        grids: &Fitted,
+        rows: &Rows,
+        targets: &ClassTargets,
+        from: Option<&LearnedPoints>,
+    ) -> Result<Fitted> {
+        if form == Form::Grids {
+            return Ok(grids.clone());
+        }
+        let search = PointsSearch { tied: form == Form::TiedPoints, ..search.clone() };
+        let mut own = if form == Form::GridsAndPoints { grids.grids.clone() } else { None };
+        let learned = self.with_outputs(own.as_mut(), rows, targets, |all| match from {
+            Some(from) => search.continued(all, from, &mut |_| true),
+            None => search.run(all, &mut |_| true),
+        })?;
+        Ok(Fitted { grids: own, learned })
+    }
+
+    /// Grids alone. Where there are few of them, none needs to be left out, and all that is learned of each class can be
+    /// learned on its statistics.
     fn without_class_points(&self, targets: &ClassTargets, choice: Choice) -> Result<ClassFeatures> {
-        let grids = self.class_grids(self.rows, targets)?;
-        let each = of_classes(&grids, false)?;
-        Ok(ClassFeatures { warm: grids.grids, each, choice })
+        let mut plain = self.plain()?.0;
+        if plain.whitened_features()?.1.iter().sum::<usize>() <= GRIDS_RANK {
+            return Ok(ClassFeatures { warm: plain, each: Vec::new(), choice });
+        }
+        let (warm, learned) = self.class_grids(self.rows, targets)?;
+        let fitted = Fitted { grids: Some(warm.clone()), learned };
+        Ok(ClassFeatures { warm, each: of_classes(&fitted, false)?, choice })
     }
 
     fn class_centers(&self, targets: &ClassTargets) -> usize {
@@ -113,16 +170,15 @@ impl AdditiveSearch<'_> {
     fn class_search(&self, targets: &ClassTargets) -> PointsSearch {
         PointsSearch {
             points: self.class_centers(targets).max(1),
-            starts: vec![PointsStart::Even, PointsStart::Relevance, PointsStart::Long],
             seed: self.seed,
             ..PointsSearch::default()
         }
     }
 
     /// The grids of the columns that say most about any class, with a scale for each class and grid.
-    fn class_grids(&self, rows: &Rows, targets: &ClassTargets) -> Result<Fitted> {
+    fn class_grids(&self, rows: &Rows, targets: &ClassTargets) -> Result<(WarmUp, LearnedPoints)> {
         let mut grids = self.fitted(&self.base(rows)?, rows, None)?;
-        let learned = self.with_outputs(&mut grids, rows, targets, |all| {
+        let learned = self.with_outputs(Some(&mut grids), rows, targets, |all| {
             let learned = self.class_search(targets).without_points(all)?;
             let shares = learned.posterior(all, 1)?.group_shares(all)?;
             Ok((learned, shares))
@@ -139,59 +195,43 @@ impl AdditiveSearch<'_> {
         let mut kept: Vec<usize> = order.into_iter().take_while(within).collect();
         kept.sort_unstable();
         if kept.len() == shares.len() || kept.is_empty() {
-            return Ok(Fitted { grids, learned });
+            return Ok((grids, learned));
         }
         let all = self.blocks_of(&grids);
         let blocks: Vec<_> = kept.iter().map(|&j| all[j].clone()).collect();
         let kernels = kept.iter().map(|&j| grids.hyperparameters().kernels[j].clone()).collect();
         let before = Hyperparameters { kernels, noise: grids.hyperparameters().noise };
         let mut grids = self.assembled(&blocks, rows, Some(&before), None)?;
-        let learned = self.with_outputs(&mut grids, rows, targets, |all| {
+        let learned = self.with_outputs(Some(&mut grids), rows, targets, |all| {
             self.class_search(targets).without_points(all)
         })?;
-        Ok(Fitted { grids, learned })
+        Ok((grids, learned))
     }
 
-    /// Points beside the grids, going on from others if there are any.
-    fn class_points(
-        &self,
-        mut grids: WarmUp,
-        rows: &Rows,
-        targets: &ClassTargets,
-        from: Option<&LearnedPoints>,
-    ) -> Result<Fitted> {
-        let search = self.class_search(targets);
-        let learned = self.with_outputs(&mut grids, rows, targets, |all| match from {
-            Some(from) => search.continued(all, from, &mut |_| true),
-            None => search.run(all, &mut |_| true),
-        })?;
-        Ok(Fitted { grids, learned })
-    }
-
-    /// The mean log-loss of the labels of held-out rows.
-    fn label_loss(
+    /// The log-loss of the label of each held-out row.
+    fn label_losses(
         &self,
         fitted: &Fitted,
         (rows, targets): (&Rows, &ClassTargets),
         (held_out, labels): (&Rows, &ClassTargets),
-    ) -> Result<f64> {
+    ) -> Result<Vec<f64>> {
         let mut grids = fitted.grids.clone();
         let posterior: PointsPosterior =
-            self.with_outputs(&mut grids, rows, targets, |all| fitted.learned.posterior(all, 1))?;
-        let mut grids = grids.with_rows(held_out.clone())?;
-        let latents = self.with_outputs(&mut grids, held_out, labels, |all| posterior.predict(all))?;
-        Ok(log_loss(&latents, &labels.classes))
+            self.with_outputs(grids.as_mut(), rows, targets, |all| fitted.learned.posterior(all, 1))?;
+        let mut grids = grids.map(|grids| grids.with_rows(held_out.clone())).transpose()?;
+        let latents = self.with_outputs(grids.as_mut(), held_out, labels, |all| posterior.predict(all))?;
+        Ok(log_losses(&latents, &labels.classes))
     }
 
     /// Hands over the rows with the features of the grids and the targets of all classes.
     fn with_outputs<T>(
         &self,
-        grids: &mut WarmUp,
+        grids: Option<&mut WarmUp>,
         rows: &Rows,
         targets: &ClassTargets,
         then: impl FnOnce(&PointsRows) -> Result<T>,
     ) -> Result<T> {
-        let (values, groups) = grids.whitened_features()?;
+        let features = grids.map(WarmUp::whitened_features).transpose()?;
         let inputs = self.point_inputs(rows)?;
         let noise = PointsNoise::Fixed(1.0);
         let outputs: Vec<PointsOutput> = targets
@@ -199,7 +239,7 @@ impl AdditiveSearch<'_> {
             .iter()
             .map(|(y, d)| PointsOutput { targets: y, relative_noise: Some(d), noise })
             .collect();
-        let grids = Some(GridFeatures { values: &values, groups: &groups });
+        let grids = features.as_ref().map(|(values, groups)| GridFeatures { values, groups });
         then(&PointsRows { x: &inputs, dim: self.point_sources().len(), outputs: &outputs, grids })
     }
 }
@@ -207,7 +247,7 @@ impl AdditiveSearch<'_> {
 /// The hyperparameters of each class; with the scale of the points, if they stay.
 fn of_classes(fitted: &Fitted, with_points: bool) -> Result<Vec<Hyperparameters>> {
     let of_class = |class: usize| {
-        let mut hyper = learned_hyperparameters(&fitted.grids, &fitted.learned, class);
+        let mut hyper = learned_hyperparameters(fitted.grids.as_ref(), &fitted.learned, class);
         if with_points {
             hyper.kernels.push(Kernel::output_scale(fitted.learned.scales[class])?);
         }
@@ -216,8 +256,8 @@ fn of_classes(fitted: &Fitted, with_points: bool) -> Result<Vec<Hyperparameters>
     (0..fitted.learned.scales.len()).map(of_class).collect()
 }
 
-/// The mean of −log p over rows, given the latent values of each class.
-fn log_loss(latents: &[Vec<Prediction>], classes: &[usize]) -> f64 {
+/// −log p of the class of each row, given the latent values of all classes.
+fn log_losses(latents: &[Vec<Prediction>], classes: &[usize]) -> Vec<f64> {
     let softmax = Softmax::new(latents.len());
     let (mut work, mut p) = (Vec::new(), vec![0.0; latents.len()]);
     let loss = |(i, &class): (usize, &usize)| {
@@ -226,5 +266,17 @@ fn log_loss(latents: &[Vec<Prediction>], classes: &[usize]) -> f64 {
         softmax.probabilities(&mean, &variance, &mut work, &mut p);
         -p[class].max(f64::MIN_POSITIVE).ln()
     };
-    classes.iter().enumerate().map(loss).sum::<f64>() / classes.len().max(1) as f64
+    classes.iter().enumerate().map(loss).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Whether losses are smaller than those of a simpler form by more than the standard error of the difference.
+fn is_better(losses: &[f64], simpler: &[f64]) -> bool {
+    let gains: Vec<f64> = simpler.iter().zip(losses).map(|(s, l)| s - l).collect();
+    let (gain, n) = (mean(&gains), gains.len() as f64);
+    let variance = gains.iter().map(|g| (g - gain).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    gain > (variance / n).sqrt()
 }

@@ -63,28 +63,36 @@ impl AdditiveSearch<'_> {
         let all = PointsRows { x: &inputs, dim: self.point_sources().len(), outputs: &outputs, grids };
         let search = PointsSearch { points: self.inducing, seed: self.seed, ..PointsSearch::default() };
         match from {
-            Some(from) => search.continued(&all, from, &mut |_| true),
+            Some(from) => search.brief().continued(&all, from, &mut |_| true),
             None => search.run(&all, &mut |_| true),
         }
     }
 
-    /// The grids of a model with learned points beside them, on the given rows; hyperparameters start where the search
-    /// for the points ended.
-    pub(super) fn with_points(&self, warm: &WarmUp, learned: &LearnedPoints, rows: &Rows) -> Result<WarmUp> {
+    /// The grids of a model, if there is one, with learned points beside them, on the given rows; hyperparameters start
+    /// where the search for the points ended.
+    pub(super) fn with_points(
+        &self,
+        grids: Option<&WarmUp>,
+        learned: &LearnedPoints,
+        rows: &Rows,
+    ) -> Result<WarmUp> {
         let points = Points::new(learned.family, &learned.centers, &learned.lengthscales)?;
-        let hyper = learned_hyperparameters(warm, learned, 0);
-        let blocks = self.blocks_of(warm);
+        let hyper = learned_hyperparameters(grids, learned, 0);
+        let blocks = grids.map_or_else(Vec::new, |grids| self.blocks_of(grids));
         self.assembled(&blocks, rows, Some(&hyper), Some((Arc::new(points), learned.scales[0])))
     }
 }
 
 /// The hyperparameters of the grids as they were learned beside the points for one output.
 pub(super) fn learned_hyperparameters(
-    grids: &WarmUp,
+    grids: Option<&WarmUp>,
     learned: &LearnedPoints,
     output: usize,
 ) -> Hyperparameters {
-    let mut hyper = grids.hyperparameters().clone();
+    let mut hyper = grids.map_or_else(
+        || Hyperparameters { kernels: Vec::new(), noise: 1.0 },
+        |grids| grids.hyperparameters().clone(),
+    );
     let groups = learned.group_scales.get(output).map_or(&[][..], Vec::as_slice);
     if groups.len() == hyper.kernels.len() {
         for (kernel, &factor) in hyper.kernels.iter_mut().zip(groups) {

@@ -185,7 +185,7 @@ impl AdditiveSearch<'_> {
         let mut axes = plain.fits[0].clone();
         let learned = self.learn_points(&mut axes, &train, None)?;
         let beside = |grids: &WarmUp| -> Result<Candidate> {
-            let mut warm = self.with_points(grids, &learned, &train)?;
+            let mut warm = self.with_points(Some(grids), &learned, &train)?;
             warm.fit_hyperparameters(&quick())?;
             let mut candidate = Candidate::default();
             candidate.push(warm, held_out)?;
@@ -219,7 +219,7 @@ impl AdditiveSearch<'_> {
         } else {
             self.learn_points(&mut grids, self.rows, Some(&learned))?
         };
-        let mut warm = self.with_points(&grids, &learned, self.rows)?;
+        let mut warm = self.with_points(Some(&grids), &learned, self.rows)?;
         warm.fit_hyperparameters(&quick())?;
         Ok(Some(warm))
     }

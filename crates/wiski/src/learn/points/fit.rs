@@ -58,6 +58,8 @@ pub(super) struct Numerics {
     pub(super) precision: Precision,
     pub(super) threads: usize,
     pub(super) priors: PointsPriors,
+    /// Whether all length-scales move by one factor.
+    pub(super) tied: bool,
 }
 
 /// The rows, and the parameters to which a flat vector of unknowns is written.
@@ -101,6 +103,13 @@ impl Fit {
             bound: f64::NEG_INFINITY,
             flops: 0.0,
         }
+    }
+
+    /// The same with one factor for all length-scales.
+    #[cfg(test)]
+    pub(super) fn tied(mut self) -> Self {
+        self.numerics.tied = true;
+        self
     }
 
     pub(super) fn parameters(&self) -> &Parameters {
@@ -221,7 +230,13 @@ impl Fit {
             let all = std::iter::once(&own.points).chain(&own.groups).chain(learned);
             all.zip(&mut slots).for_each(|(g, slot)| *slot = -g);
         }
-        Ok(-bound - self.add_priors(by_lengths, by_scales))
+        let priors = self.add_priors(by_lengths, by_scales);
+        if self.numerics.tied {
+            // The gradient along the one direction that is left: optimizers that start with equal steps keep them equal.
+            let mean = by_lengths.iter().sum::<f64>() / d as f64;
+            by_lengths.fill(mean);
+        }
+        Ok(-bound - priors)
     }
 
     /// The log priors; their derivatives are taken from the gradient of what is minimized.

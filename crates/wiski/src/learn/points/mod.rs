@@ -123,6 +123,9 @@ pub struct PointsSearch {
     pub family: Family,
     /// The starts that compete by held-out density.
     pub starts: Vec<PointsStart>,
+    /// Whether length-scales keep the ratios of their start, so that one number is learned for all of them: what few rows
+    /// for many columns can bear.
+    pub tied: bool,
     /// Centers of the small start.
     pub start_points: usize,
     /// Rows of the small start.
@@ -153,6 +156,7 @@ impl Default for PointsSearch {
             points: 512,
             family: Family::Matern32,
             starts: vec![PointsStart::Even, PointsStart::Relevance],
+            tied: false,
             start_points: 128,
             start_rows: 2048,
             start_training: PointsTraining { steps: 100, rate: 0.1, end_rate: 0.01 },

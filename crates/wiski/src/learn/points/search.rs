@@ -64,8 +64,8 @@ impl PointsSearch {
         self.finished(&table, &units, parameters, starts, &mut rng, log)
     }
 
-    /// Goes on from points that were learned on part of the rows, or on fewer of them: centers are sought anew on all rows,
-    /// in the metric that was found, and a third of the steps suffice.
+    /// Goes on from points that were learned on part of the rows, or from fewer of them: centers are sought anew on all
+    /// rows, in the metric that was found.
     pub fn continued(
         &self,
         rows: &PointsRows,
@@ -80,13 +80,27 @@ impl PointsSearch {
         for (own, (&points, &noise)) in scales.iter_mut().zip(from.scales.iter().zip(&from.noises)) {
             (own.points, own.noise) = (points, noise);
         }
-        let training = PointsTraining { steps: self.training.steps.div_ceil(3), ..self.training };
-        let search =
-            Self { training: PointsTraining { rate: 0.5 * training.rate, ..training }, ..self.clone() };
         let parameters = Parameters { centers: Mat::zeros(table.dim(), 0), lengthscales, scales };
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
-        let log = search.log(&table, report);
-        search.finished(&table, &units, parameters, from.starts.clone(), &mut rng, log)
+        let log = self.log(&table, report);
+        self.finished(&table, &units, parameters, from.starts.clone(), &mut rng, log)
+    }
+
+    /// The same with a third of the steps, at half the rate: what suffices where as many points were learned on most of
+    /// the rows.
+    #[must_use]
+    pub fn brief(mut self) -> Self {
+        self.training.steps = self.training.steps.div_ceil(3);
+        self.training.rate *= 0.5;
+        self
+    }
+
+    /// The same with no more than 256 points and half the steps: enough to tell whether points are worth it.
+    #[must_use]
+    pub fn small(mut self) -> Self {
+        self.points = self.points.min(256);
+        self.training.steps = self.training.steps.div_ceil(2);
+        self
     }
 
     /// The scales of the features beside, for each output, without a single point: what points are compared with.
@@ -122,6 +136,7 @@ impl PointsSearch {
             precision: self.precision,
             threads: self.threads,
             priors: self.priors,
+            tied: self.tied,
         })
     }
 
