@@ -7,7 +7,7 @@ use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use wiski::model::{ClassPrediction, ClassSnapshot};
-use wiski::persist::{self, Columns, Model, Stored};
+use wiski::persist::{self, Columns, LabelKind, Model, Stored};
 use wiski::{Classes, Error, OnlineClassifier, Unseen};
 
 use crate::errors::{Failure, detached, guarded, offset, reject};
@@ -70,6 +70,13 @@ impl Classifier {
         }
     }
 }
+
+const KINDS: [(&str, LabelKind); 4] = [
+    ("text", LabelKind::Text),
+    ("integer", LabelKind::Integer),
+    ("number", LabelKind::Number),
+    ("boolean", LabelKind::Boolean),
+];
 
 /// Rejects codes that stand for no label.
 fn check_codes(codes: &[i64], labels: &[String], rows: usize) -> Result<(), Failure> {
@@ -256,6 +263,7 @@ impl Classifier {
         dict.set_item("rows", metrics.rows())?;
         dict.set_item("accuracy", metrics.accuracy())?;
         dict.set_item("log_loss", metrics.log_loss())?;
+        dict.set_item("calibration_error", metrics.calibration_error())?;
         settings::add_coverage(&dict, metrics.sets(), level, "mean_set_size")?;
         Ok(dict)
     }
@@ -270,6 +278,23 @@ impl Classifier {
     #[getter]
     fn classes(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         self.state.brief(py, |state| Ok(state.model.classes().to_vec()))
+    }
+
+    /// What the labels are: "text", "integer", "number" or "boolean".
+    #[getter]
+    fn label_kind(&self, py: Python<'_>) -> PyResult<&'static str> {
+        let kind = self.state.brief(py, |state| Ok(state.columns.labels))?;
+        let (name, _) = KINDS.iter().find(|(_, k)| *k == kind).unwrap_or(&KINDS[0]);
+        Ok(name)
+    }
+
+    #[setter]
+    fn set_label_kind(&self, py: Python<'_>, kind: &str) -> PyResult<()> {
+        let known = KINDS.iter().find(|(name, _)| *name == kind).map(|(_, kind)| *kind);
+        self.state.brief(py, |state| {
+            state.columns.labels = known.ok_or_else(|| reject("labels", format!("{kind:?} is no kind")))?;
+            Ok(())
+        })
     }
 
     /// The names of the input columns.

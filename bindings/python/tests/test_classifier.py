@@ -39,6 +39,23 @@ def test_labels_keep_their_type(rings):
     assert flags.predict(X).dtype == bool
 
 
+def test_labels_keep_their_type_in_files(rings, tmp_path):
+    X, y = rings
+    codes = np.select([y == "inner", y == "middle"], [7, 11], 2)
+    for labels in (codes, codes == 2, codes.astype(float), codes.astype(str)):
+        model = OnlineGPClassifier().fit(X, labels)
+        model.save(tmp_path / "rings.wiski")
+        copy = OnlineGPClassifier.load(tmp_path / "rings.wiski")
+        assert copy.classes_.dtype.kind == labels.dtype.kind
+        np.testing.assert_array_equal(copy.predict(X), model.predict(X))
+        copy.partial_fit(X[:5], labels[:5])
+        np.testing.assert_array_equal(copy.classes_, model.classes_)
+    # 1 and 1.0 are one class, and stay what they were first.
+    model = OnlineGPClassifier().partial_fit(X, codes)
+    model.partial_fit(X, codes.astype(float))
+    assert list(model.classes_) == [2, 7, 11] and model.classes_.dtype.kind == "i"
+
+
 def test_streams(rings):
     X, y = rings
     whole = OnlineGPClassifier().partial_fit(X, y, classes=np.unique(y))

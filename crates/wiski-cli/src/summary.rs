@@ -39,7 +39,11 @@ impl Figures {
             Self::Numbers(m, _) => {
                 vec![("rmse", m.rmse()), ("nll", m.nll()), ("coverage95", m.coverage95())]
             }
-            Self::Classes(m, _) => vec![("accuracy", m.accuracy()), ("log_loss", m.log_loss())],
+            Self::Classes(m, _) => vec![
+                ("accuracy", m.accuracy()),
+                ("log_loss", m.log_loss()),
+                ("calibration_error", m.calibration_error()),
+            ],
         }
     }
 
@@ -71,6 +75,7 @@ impl Figures {
         let show = |(name, value): (&str, f64)| match name {
             "accuracy" => format!("accuracy {:.2} %", 100.0 * value),
             "log_loss" => format!("log-loss {value:.4}"),
+            "calibration_error" => format!("calibration error {value:.4}"),
             name => format!("{} {value:.4}", name.to_uppercase()),
         };
         let values = self.values().into_iter().filter(|(name, _)| *name != "coverage95");

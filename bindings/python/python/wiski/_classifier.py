@@ -113,13 +113,18 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         """The labels of rows as numbers, and the text of each number. Remembers what the text stood for."""
         check_classification_targets(y)
         labels, codes = np.unique(y, return_inverse=True)
-        texts = [str(label) for label in labels]
-        self._originals = {**getattr(self, "_originals", {}), **dict(zip(texts, labels))}
+        texts = [_text_of(label) for label in labels]
+        # What a label was when it came first is what it stays.
+        self._originals = {**dict(zip(texts, labels)), **getattr(self, "_originals", {})}
         return codes.astype(np.int64).reshape(-1), texts
 
     def _set_classes(self) -> None:
-        texts = self.model_.classes
-        self.classes_ = np.asarray([self._originals.get(text, text) for text in texts])
+        texts, read = self.model_.classes, _KINDS[self.model_.label_kind]
+        self.classes_ = np.asarray([self._originals[t] if t in self._originals else read(t) for t in texts])
+        if self._originals:
+            kinds = {np.asarray(label).dtype.kind for label in self._originals.values()}
+            known = {"b": "boolean", "i": "integer", "u": "integer", "f": "number"}
+            self.model_.label_kind = known.get(kinds.pop(), "text") if len(kinds) == 1 else "text"
 
     def _new(self, target: str, labels: list[str] | None, bounds: Any = None) -> Any:
         names = self._columns()
@@ -169,12 +174,12 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         codes, labels = self._codes(y)
         time = optional(time, len(X), "time")
         if classes is not None:
-            declared = [str(c) for c in np.unique(classes)]
+            declared = [_text_of(c) for c in np.unique(classes)]
             if not first and declared != sorted(declared, key=self.model_.classes.index):
                 raise WiskiError("classes: they were declared at the first call and cannot change")
             self._codes(np.asarray(classes))
         if first:
-            declared = None if classes is None else [str(c) for c in np.unique(classes)]
+            declared = None if classes is None else [_text_of(c) for c in np.unique(classes)]
             model = self._new(target, declared)
         else:
             model = self.model_
@@ -272,8 +277,20 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> OnlineGPClassifier:
-        """A model from a file that this class or the command line wrote. Its classes are text."""
+        """A model from a file that this class or the command line wrote. Its classes are of the kind that they had
+        when they were learned; those of the command line are text."""
         estimator = cls._around(_core.Classifier.load(os.fspath(path)))
         estimator._originals = {}
         estimator._set_classes()
         return estimator
+
+
+#: How labels of a kind are read from the text by which a model knows them.
+_KINDS = {"text": str, "integer": int, "number": float, "boolean": lambda text: text == "True"}
+
+
+def _text_of(label: Any) -> str:
+    """The text by which a model knows a label: the same for 1 and 1.0."""
+    if isinstance(label, (float, np.floating)) and float(label).is_integer():
+        return str(int(label))
+    return str(label)

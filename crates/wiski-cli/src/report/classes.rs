@@ -73,6 +73,12 @@ impl ClassRecorder {
         log_loss(self.course.total())
     }
 
+    /// The mean distance, over rows, between how probable the likeliest class was said to be and how often it was right.
+    fn calibration_error(&self) -> f64 {
+        let off = self.confidence.iter().zip(&self.correct).map(|(said, right)| (said - right).abs());
+        off.sum::<f64>() / self.counts.iter().sum::<f64>()
+    }
+
     pub(crate) fn learning_curves(&self, log_rows: bool) -> LearningCurves {
         let metrics = vec![
             self.course.metric("Accuracy", log_rows, None, accuracy),
@@ -97,6 +103,7 @@ impl ClassRecorder {
             ("Rows predicted".into(), format!("{}", self.rows())),
             ("Accuracy".into(), format!("{:.2} %", 100.0 * self.accuracy())),
             ("Log-loss".into(), format!("{:.4} per row", self.log_loss())),
+            ("Expected calibration error".into(), format!("{:.4}", self.calibration_error())),
         ]);
         report.figures.push(Box::new(self.learning_curves(true)));
         if let Some((level, inside, size)) = self.sets.all() {

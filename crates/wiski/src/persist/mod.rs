@@ -46,4 +46,6 @@ pub use journal::{Entry, Journal, Replay, Sync};
 #[cfg(feature = "files")]
 pub use lock::FileLock;
 pub use snapshot::{FORMAT_VERSION, Header, Persistent, from_bytes, to_bytes};
-pub use stored::{Answer, CalendarPart, Columns, InputSource, Model, Reading, Row, Stored, Target};
+pub use stored::{
+    Answer, CalendarPart, Columns, InputSource, LabelKind, Model, Reading, Row, Stored, Target,
+};

@@ -22,6 +22,30 @@ pub struct Columns {
     pub noise: Option<String>,
     /// The time of each row, if there is one.
     pub time: Option<String>,
+    /// What the labels of classes are, where the target is a class.
+    #[serde(default, skip_serializing_if = "LabelKind::is_text")]
+    pub labels: LabelKind,
+}
+
+/// What the labels of classes are to the user; a model knows them by their text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LabelKind {
+    /// Text, as it stands in a file.
+    #[default]
+    Text,
+    /// Whole numbers.
+    Integer,
+    /// Numbers.
+    Number,
+    /// True and false.
+    Boolean,
+}
+
+impl LabelKind {
+    fn is_text(&self) -> bool {
+        *self == Self::Text
+    }
 }
 
 impl Columns {

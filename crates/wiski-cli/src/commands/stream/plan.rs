@@ -174,6 +174,7 @@ impl Stream {
             target,
             noise: self.noise_col.clone(),
             time: self.time_col.clone(),
+            ..Columns::default()
         };
         Ok((columns, inputs))
     }
