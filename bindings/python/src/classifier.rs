@@ -249,6 +249,13 @@ impl Classifier {
         self.state.brief(py, |state| Ok(state.model.take_failure().map(|failure| failure.to_string())))
     }
 
+    /// What a user should know about the data and the fit.
+    fn remarks(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.state.brief(py, |state| {
+            Ok(state.model.remarks().iter().map(|remark| remark.text(&state.columns.inputs)).collect())
+        })
+    }
+
     /// Stops learning the feature map.
     fn freeze_features(&self, py: Python<'_>) -> PyResult<()> {
         self.state.long(py, |state| Ok(state.change().freeze_features()?))

@@ -99,6 +99,11 @@ impl Figures {
     }
 }
 
+/// What a user should know about the data and the fit.
+pub(crate) fn remarks(stored: &Stored) -> Vec<String> {
+    stored.model.remarks().iter().map(|remark| remark.text(&stored.columns.inputs)).collect()
+}
+
 /// What a run of `wiski stream` came to.
 pub(crate) struct Summary<'a> {
     pub(crate) stored: &'a Stored,
@@ -122,6 +127,7 @@ impl Summary<'_> {
             "rows_in_all": self.stored.rows,
             "skipped": self.skipped,
             "off_grid": self.stored.model.ignored(),
+            "remarks": remarks(self.stored),
             "not_learned_after_alarm": self.passed_over,
             "prequential": Figures::of_stream(&self.stored.model).json(),
             "holdout": self.holdout.map_or(Value::Null, Figures::json),
@@ -151,9 +157,8 @@ impl Summary<'_> {
         if self.passed_over > 0 {
             line("alarms", format!("{} rows raised one and were not learned", self.passed_over));
         }
-        if self.stored.model.ignored() > 0 {
-            let rows = self.stored.model.ignored();
-            line("off the grid", format!("{rows} rows, of which nothing was learned (--off-grid prior)"));
+        for remark in remarks(self.stored) {
+            line("note", remark);
         }
         line("along the stream", Figures::of_stream(&self.stored.model).text());
         if let Some((low, high)) =

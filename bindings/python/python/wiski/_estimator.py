@@ -176,6 +176,13 @@ class OnlineGP(BaseEstimator):
         return self._fitted().is_ready
 
     @property
+    def remarks_(self) -> list[str]:
+        """What there is to know about the data and the fit: a clock among the columns, a grid too coarse, rows left
+        out."""
+        self._fitted()
+        return self.model_.remarks()
+
+    @property
     def metrics_(self) -> dict[str, float]:
         """Running figures of the predictions made for each row before it was learned, after the warm-up."""
         return self._fitted().metrics()

@@ -86,6 +86,9 @@ fn lines(stored: &Stored) -> Vec<(String, String)> {
         let state = if encoder.is_fixed() { "" } else { ", still learning" };
         line("features", format!("{map}{state}"));
     }
+    for remark in crate::summary::remarks(stored) {
+        line("note", remark);
+    }
     lines
 }
 
@@ -123,6 +126,7 @@ fn describe(stored: &Stored, version: u32) -> Result<Value> {
         "rows": stored.rows,
         "n": stored.model.count(),
         "running": stored.model.is_ready(),
+        "remarks": crate::summary::remarks(stored),
     });
     let Some(encoder) = encoder(&stored.model) else { return Ok(all) };
     let scaling = encoder.scaling();

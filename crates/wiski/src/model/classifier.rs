@@ -17,6 +17,7 @@ use super::metrics::PrequentialClasses;
 use super::online::{Online, Task, check_row};
 use super::reader::Reader;
 use super::regressor::restored_controller;
+use super::remarks::Remark;
 use super::schedule::thorough;
 use super::settings::{Features, NoiseModel, Schedule, Settings};
 use super::sharpness::Sharpness;
@@ -431,6 +432,11 @@ impl OnlineClassifier {
     /// since the warm-up.
     pub fn ignored(&self) -> u64 {
         self.online.ignored()
+    }
+
+    /// What a user should know about the data and the fit: a clock among the columns, a grid too coarse, rows left out.
+    pub fn remarks(&self) -> Vec<Remark> {
+        self.online.remarks()
     }
 
     /// What went wrong beside the rows since the last call, if anything did; see

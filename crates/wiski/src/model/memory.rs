@@ -27,6 +27,8 @@ impl Restore for Memory {
 
 /// With fewer rows a column may rise by chance, or because somebody sorted them.
 const FEWEST_RISING: usize = 50;
+/// A clock has ticked at least so many times.
+const FEWEST_TICKS: usize = 20;
 
 impl Memory {
     pub(crate) fn new(rows: Rows, times: Vec<f64>) -> Self {
@@ -81,6 +83,23 @@ impl Memory {
                 && 10 * still <= self.len()
         };
         (0..dim).filter(rises).collect()
+    }
+
+    /// The columns that tick like a clock: none ever falls, and they rise in steps of about the same size. Values that were
+    /// sorted rise in steps of all sizes.
+    pub(crate) fn clock_columns(&self, dim: usize) -> Vec<usize> {
+        let ticks = |&column: &usize| {
+            let values = self.rows.x.iter().skip(column).step_by(dim);
+            let mut steps: Vec<f64> =
+                values.clone().zip(values.skip(1)).map(|(a, b)| b - a).filter(|&s| s != 0.0).collect();
+            if steps.len() < FEWEST_TICKS || steps.iter().any(|&s| s < 0.0) {
+                return false;
+            }
+            steps.sort_by(f64::total_cmp);
+            let quantile = |share: f64| steps[((steps.len() - 1) as f64 * share).round() as usize];
+            quantile(0.75) - quantile(0.25) <= 0.5 * quantile(0.5)
+        };
+        if self.len() < FEWEST_RISING { Vec::new() } else { (0..dim).filter(ticks).collect() }
     }
 
     /// Lets go of the older half, of `dim` columns a row.

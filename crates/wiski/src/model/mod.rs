@@ -13,6 +13,7 @@ mod metrics;
 mod online;
 mod reader;
 mod regressor;
+mod remarks;
 mod schedule;
 mod settings;
 mod sharpness;
@@ -35,6 +36,7 @@ pub(crate) use learner::{Learner, Process, RowTargets};
 pub use metrics::{ConfidenceBin, Coverage, DriftDetector, Prequential, PrequentialClasses, Z95};
 pub use reader::Reader;
 pub use regressor::{BlockSummary, OnlineRegressor};
+pub use remarks::Remark;
 pub(crate) use schedule::{Fading, brief};
 pub use settings::{
     Features, HalfLife, InputScaling, IntervalKind, Intervals, NoiseModel, Schedule, Settings, TargetScaling,

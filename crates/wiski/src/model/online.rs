@@ -16,6 +16,7 @@ use super::Outcome;
 use super::learner::{Learner, RowTargets};
 use super::memory::Memory;
 use super::reader::{Published, Reader};
+use super::remarks::{Remark, coarse_axes};
 use super::schedule::{Fading, brief, coarse, frugal, thorough};
 use super::settings::Settings;
 use super::start;
@@ -199,6 +200,20 @@ impl<T: Task> Online<T> {
         self.ignored
     }
 
+    /// What a user should know about the model: see [`Remark`].
+    pub(crate) fn remarks(&self) -> Vec<Remark> {
+        let Some(learner) = &self.learner else { return Vec::new() };
+        let is_followed = self.settings.searches_grid(self.input_dim);
+        let clock = |&column: &usize| Remark::Clock { column, is_followed };
+        let clocks = if is_followed || self.settings.is_additive() { &self.rising[..] } else { &[] };
+        let mut remarks: Vec<Remark> = clocks.iter().map(clock).collect();
+        remarks.extend(coarse_axes(learner.first(), &self.settings, self.input_dim));
+        if self.ignored > 0 {
+            remarks.push(Remark::OffGrid { rows: self.ignored });
+        }
+        remarks
+    }
+
     pub(crate) fn refits(&self) -> usize {
         self.learner.as_ref().map_or(0, |l| l.refits())
     }
@@ -306,7 +321,11 @@ impl<T: Task> Online<T> {
     /// Learns scales, features and hyperparameters from the rows in memory; whether the stream ends here, or memory does.
     fn search(&mut self, is_last: bool) -> Result<()> {
         (self.searched_at, self.missed) = (self.memory.len(), 0);
-        self.rising = self.memory.rising_columns(self.input_dim);
+        self.rising = if self.settings.is_additive() {
+            start::clocks(&self.memory, &self.settings, self.input_dim)
+        } else {
+            self.memory.rising_columns(self.input_dim)
+        };
         let mut task = self.task.clone();
         let settings = self.settings.for_search(self.memory.len(), is_last);
         self.is_brief = settings.features != self.settings.features;

@@ -16,6 +16,7 @@ use super::memory::Memory;
 use super::metrics::Prequential;
 use super::online::{Online, Task};
 use super::reader::Reader;
+use super::remarks::Remark;
 use super::schedule::{Fading, thorough};
 use super::settings::{Features, InputScaling, NoiseModel, Settings, TargetScaling};
 use super::snapshots::{RowSurface, SampledFunction, Snapshot};
@@ -340,6 +341,11 @@ impl OnlineRegressor {
     /// since the warm-up.
     pub fn ignored(&self) -> u64 {
         self.online.ignored()
+    }
+
+    /// What a user should know about the data and the fit: a clock among the columns, a grid too coarse, rows left out.
+    pub fn remarks(&self) -> Vec<Remark> {
+        self.online.remarks()
     }
 
     /// What went wrong beside the rows since the last call, if anything did: a refit, a search for features, the end of

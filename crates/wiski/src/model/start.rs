@@ -66,9 +66,15 @@ pub(crate) fn found(
 ) -> Result<Found> {
     let mut scaling = column_scaling(settings, &memory.rows.x, input_dim)?;
     let mut columns = settings.columns.clone();
-    if settings.is_additive() && input_dim > MOST_COLUMNS {
-        let values: Vec<&[f64]> = targets.each.iter().map(|(y, _)| y.as_slice()).collect();
-        let read = screen(&memory.rows.x, input_dim, &values, MOST_COLUMNS)?;
+    let clocks = clocks(memory, settings, input_dim);
+    if settings.is_additive() && (input_dim > MOST_COLUMNS || !clocks.is_empty()) {
+        let mut read: Vec<usize> = (0..input_dim).collect();
+        if input_dim > MOST_COLUMNS {
+            let values: Vec<&[f64]> = targets.each.iter().map(|(y, _)| y.as_slice()).collect();
+            read = screen(&memory.rows.x, input_dim, &values, MOST_COLUMNS + clocks.len())?;
+        }
+        read.retain(|column| !clocks.contains(column));
+        read.truncate(MOST_COLUMNS);
         columns = if columns.is_empty() { columns } else { read.iter().map(|&c| columns[c]).collect() };
         scaling.read = Some(read);
     }
@@ -190,6 +196,17 @@ impl Decays {
             |sum: f64, row: usize| sum * self.before[row].unwrap_or(1.0) + f64::from(u8::from(counts(row)));
         (0..self.before.len()).fold(0.0, add)
     }
+}
+
+/// The numeric columns that tick like clocks, of a sum of blocks with other columns beside: whatever a block learned of
+/// them, rows to come would all lie beyond it.
+pub(crate) fn clocks(memory: &Memory, settings: &Settings, input_dim: usize) -> Vec<usize> {
+    if !settings.is_additive() {
+        return Vec::new();
+    }
+    let mut clocks = memory.clock_columns(input_dim);
+    clocks.retain(|&c| settings.columns.get(c).is_none_or(|kind| *kind == Column::Numeric));
+    if clocks.len() == input_dim { Vec::new() } else { clocks }
 }
 
 /// How the columns are scaled, given the warm-up rows.

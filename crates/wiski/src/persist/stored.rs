@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::conformal::{Horizon, Interval};
 use crate::error::{Error, Result, length};
-use crate::model::{ClassPrediction, NoiseModel, OnlineClassifier, OnlineRegressor, Settings};
+use crate::model::{ClassPrediction, NoiseModel, OnlineClassifier, OnlineRegressor, Remark, Settings};
 use crate::posterior::Prediction;
 use crate::saved::{Restore, restored_after_reading};
 
@@ -234,6 +234,14 @@ impl Model {
         match self {
             Self::Regressor(model) => model.take_failure(),
             Self::Classifier(model) => model.take_failure(),
+        }
+    }
+
+    /// What a user should know about the data and the fit.
+    pub fn remarks(&self) -> Vec<Remark> {
+        match self {
+            Self::Regressor(model) => model.remarks(),
+            Self::Classifier(model) => model.remarks(),
         }
     }
 

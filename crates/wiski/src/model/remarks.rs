@@ -1,0 +1,88 @@
+//! What a model says about itself: something in the data or in the fit that a user should know of.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::Wiski;
+use super::settings::{Features, Settings};
+
+/// A length-scale below so many spacings is not resolved by its grid.
+const RESOLVED: f64 = 1.0;
+
+/// Something that a user should know of, with what can be done about it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "remark", rename_all = "snake_case")]
+pub enum Remark {
+    /// A column rises like a clock. A grid of one or two columns follows it and forgets what it has left behind; a sum of
+    /// blocks leaves it out, since what comes next is never like anything before.
+    Clock {
+        /// The number of the column.
+        column: usize,
+        /// Whether a grid follows it.
+        is_followed: bool,
+    },
+    /// A length-scale is not resolved by the points on its axis.
+    Coarse {
+        /// The number of the column.
+        column: usize,
+        /// The points on its axis.
+        points: usize,
+        /// The length-scale, in spacings.
+        spacings: f64,
+    },
+    /// Rows lay too far outside to be learned, and were left to the prior.
+    OffGrid {
+        /// How many.
+        rows: u64,
+    },
+}
+
+impl Remark {
+    /// The remark with the names of the columns.
+    pub fn text(&self, names: &[String]) -> String {
+        let name = |column: usize| names.get(column).map_or_else(|| format!("column {column}"), Clone::clone);
+        match *self {
+            Self::Clock { column, is_followed: true } => {
+                format!("{} rises like a clock: the grid follows it and forgets what is behind", name(column))
+            }
+            Self::Clock { column, is_followed: false } => format!(
+                "{} rises like a clock and is left out: what comes next is like nothing before; a half-life lets old rows fade",
+                name(column)
+            ),
+            Self::Coarse { column, points, spacings } => format!(
+                "{points} points on {} are too few: its length-scale is {spacings:.2} of their spacing; give the grid more points or leave it to the model",
+                name(column)
+            ),
+            Self::OffGrid { rows } => format!("{rows} rows lay too far outside and were left to the prior"),
+        }
+    }
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text(&[]))
+    }
+}
+
+/// The axes of one grid of columns that do not resolve their length-scales.
+pub(super) fn coarse_axes(model: &Wiski, settings: &Settings, input_dim: usize) -> Vec<Remark> {
+    let lattice = model.stats().lattice();
+    let [grid] = lattice.grids() else { return Vec::new() };
+    if settings.features != Features::Identity || grid.dim() != input_dim {
+        return Vec::new();
+    }
+    let kernel = &model.kernels()[0];
+    let (names, values) = (kernel.parameter_names(), kernel.parameters());
+    let shortest = |column: usize| {
+        let label = format!("lengthscale[{column}]");
+        let own = names.iter().zip(&values).filter(|(name, _)| name.ends_with(&label));
+        own.map(|(_, &value)| value).fold(f64::INFINITY, f64::min)
+    };
+    let coarse = |column: usize| {
+        let axis = &grid.axes()[column];
+        let spacings = shortest(column) / axis.step();
+        (spacings < RESOLVED).then_some(Remark::Coarse { column, points: axis.points(), spacings })
+    };
+    (0..input_dim).filter_map(coarse).collect()
+}
