@@ -92,6 +92,8 @@ pub mod exact;
 
 pub mod conformal;
 
+pub mod time;
+
 pub mod model;
 
 pub mod decide;
