@@ -1,11 +1,14 @@
 //! How far off forecasts were, by horizon: what the width of intervals is corrected by.
 //!
 //! Forecasts from earlier rows are compared with what came. Their errors in units of the predicted deviation, z = e/σ_h,
-//! are kept for ranges of horizons that widen by √2, the newest few hundred of each. The quantile of |z| at a level,
+//! are kept for ranges of horizons that widen by √2, the newest hundred of each. The quantile of |z| at a level,
 //! against the Gaussian one, is the factor of an interval's width. Errors of forecasts that overlap say nearly the same,
-//! so the factor is trusted by the number of stretches of length h that were seen, w = m/(m + 4), and is otherwise one:
-//! far ahead, where little can be checked, the interval is the model's own. What feeds back is how often forecasts missed,
-//! as in `conformal`; unlike there, no promise holds for every stream, since errors h rows apart come late.
+//! so the factor is trusted by the number m of stretches of length h that were compared, w = m/(m + 4). For the rest it
+//! is √(1 + 2/s) with s the stretches that the model was learned from: changes over a length that was seen s times have a
+//! variance that is not known better than that. On top of
+//! that stands a correction that rises with every miss at 95 % and falls without, so that over a long stream as many are
+//! missed as promised (Gibbs and Candès 2021; `conformal` does the same one row ahead). Far ahead the news comes late:
+//! a bad week is over before the width knows of it.
 
 use std::collections::VecDeque;
 
@@ -14,9 +17,20 @@ use serde::{Deserialize, Serialize};
 use crate::normal;
 
 /// The most errors kept for each range of horizons.
-const MOST: usize = 512;
+const MOST: usize = 128;
+/// Of each forecast about so many errors in a range are kept.
+const OF_EACH: f64 = 4.0;
 /// Stretches after which half of the correction is believed.
 const HALF: f64 = 4.0;
+/// The same for one that makes intervals narrower, which takes more to believe.
+const HALF_NARROWER: f64 = 24.0;
+/// The level at which misses are counted, and how far a stretch of them moves the width.
+const REFERENCE: f64 = 0.95;
+const RATE: f64 = 0.4;
+/// Misses are kept to this share of what is allowed: the next stretch will differ from those seen.
+const SAFETY: f64 = 0.8;
+const LARGEST: f64 = 1.0;
+const SMALLEST: f64 = 0.2;
 /// Corrections beyond these are not believed.
 const RANGE: (f64, f64) = (0.5, 4.0);
 
@@ -27,6 +41,8 @@ struct Range {
     scores: VecDeque<f64>,
     /// How many stretches as long as the horizon they come from.
     stretches: f64,
+    /// The logarithm of a factor that rises with every miss and falls without.
+    correction: f64,
     /// The sum of log e² and how many there are, since the last reset: what models are compared by.
     squares: f64,
     count: f64,
@@ -38,6 +54,8 @@ pub(super) struct Calibration {
     ranges: Vec<Range>,
     /// The deviation that a forecast has at each horizon, from one step on.
     deviations: Vec<f64>,
+    /// How many steps the model was learned from.
+    span: f64,
 }
 
 /// The range of horizons that h steps belong to: 1, 2, 3, 4–5, 6–7, 8–11, …
@@ -46,10 +64,10 @@ fn range(h: usize) -> usize {
 }
 
 impl Calibration {
-    /// No errors yet, for forecasts with these deviations from one step on.
-    pub(super) fn new(deviations: Vec<f64>) -> Self {
+    /// No errors yet, for forecasts with these deviations from one step on, of a model learned from so many steps.
+    pub(super) fn new(deviations: Vec<f64>, span: f64) -> Self {
         let ranges = if deviations.is_empty() { 0 } else { range(deviations.len()) + 1 };
-        Self { ranges: vec![Range::default(); ranges], deviations }
+        Self { ranges: vec![Range::default(); ranges], deviations, span }
     }
 
     /// How many steps ahead forecasts are compared.
@@ -61,16 +79,26 @@ impl Calibration {
     /// compared.
     pub(super) fn learn(&mut self, h: usize, error: f64, apart: usize) {
         let Some(&deviation) = self.deviations.get(h - 1) else { return };
-        let range = &mut self.ranges[range(h)];
+        let quantile = self.quantile(h, REFERENCE);
+        let place = range(h);
+        let range = &mut self.ranges[place];
+        range.squares += error * error;
+        range.count += 1.0;
+        // About a third of the horizons up to h share its range; neighbors among them say the same, so a few are kept.
+        let width = (0.35 * 2f64.powf(0.5 * (place as f64 + 1.0))).max(1.0);
+        let every = (width / OF_EACH).floor().max(1.0);
+        if h % every as usize != 0 {
+            return;
+        }
+        let score = (error / deviation).abs().min(1e6);
+        let missed = f64::from(u8::from(score > quantile)) - SAFETY * (1.0 - REFERENCE);
+        let new = (apart as f64 / h as f64).min(1.0) * every / width;
+        range.correction = (range.correction + RATE * new * missed).clamp(-SMALLEST, LARGEST);
         if range.scores.len() == MOST {
             range.scores.pop_front();
         }
-        range.scores.push_back((error / deviation).abs().min(1e6));
-        // About a third of the horizons up to h share its range.
-        let new = (apart as f64 / h as f64).min(1.0) / (0.35 * h as f64).max(1.0);
+        range.scores.push_back(score);
         range.stretches = (range.stretches + new).min(200.0);
-        range.squares += error * error;
-        range.count += 1.0;
     }
 
     /// The mean over ranges of the log mean square error: what competing models are compared by.
@@ -83,19 +111,22 @@ impl Calibration {
     /// The factor of an interval's half-width in deviations at a horizon, `quantile` for a Gaussian.
     pub(super) fn quantile(&self, h: usize, level: f64) -> f64 {
         let gaussian = normal::quantile(0.5 + 0.5 * level);
+        let unknown = 0.5 * (1.0 + 2.0 * h as f64 / self.span.max(h as f64)).ln();
         if self.ranges.is_empty() {
-            return gaussian;
+            return gaussian * unknown.exp();
         }
         let place = range(h.max(1)).min(self.ranges.len() - 1);
         // A range and its neighbors together: their factors differ little, and there are more errors.
         let (mut log, mut weight) = (0.0, 0.0);
         for (k, share) in [(place.wrapping_sub(1), 0.5), (place, 1.0), (place + 1, 0.5)] {
             let Some(range) = self.ranges.get(k).filter(|r| !r.scores.is_empty()) else { continue };
-            let trust = range.stretches / (range.stretches + HALF);
-            log += share * trust * (range.quantile(level, gaussian) / gaussian).clamp(RANGE.0, RANGE.1).ln();
+            let factor = (range.quantile(level, gaussian) / gaussian).clamp(RANGE.0, RANGE.1).ln();
+            let half = if factor > unknown { HALF } else { HALF_NARROWER };
+            let trust = range.stretches / (range.stretches + half);
+            log += share * (trust * factor + (1.0 - trust) * unknown + range.correction);
             weight += share;
         }
-        gaussian * if weight > 0.0 { (log / weight).exp() } else { 1.0 }
+        gaussian * if weight > 0.0 { log / weight } else { unknown }.exp()
     }
 }
 
@@ -105,11 +136,13 @@ impl Range {
         sorted.sort_by(f64::total_cmp);
         // Where few stretches were seen, their spread says more than their extremes.
         let n = sorted.len() as f64;
+        let by_spread = gaussian * (sorted.iter().map(|z| z * z).sum::<f64>() / n).sqrt();
         if self.stretches * (1.0 - level) < 1.0 {
-            return gaussian * (sorted.iter().map(|z| z * z).sum::<f64>() / n).sqrt();
+            return by_spread;
         }
+        let level = 1.0 - SAFETY * (1.0 - level);
         let place = ((level * (n + 1.0)).ceil() as usize).clamp(1, sorted.len());
-        sorted[place - 1]
+        sorted[place - 1].max(by_spread)
     }
 }
 
@@ -126,7 +159,7 @@ mod tests {
 
     #[test]
     fn widths_follow_the_errors_where_there_are_many() {
-        let mut c = Calibration::new(vec![1.0; 8]);
+        let mut c = Calibration::new(vec![1.0; 8], 1e9);
         for i in 0..400 {
             for h in 1..=8 {
                 // Errors twice as large as predicted, spread as a Gaussian.
@@ -138,8 +171,8 @@ mod tests {
             let factor = c.quantile(h, 0.95) / normal::quantile(0.975);
             assert!((factor - 2.0).abs() < 0.25, "{h}: {factor}");
         }
-        let none = Calibration::new(vec![1.0; 8]);
-        assert_eq!(none.quantile(4, 0.95), normal::quantile(0.975));
+        let none = Calibration::new(vec![1.0; 8], 1e9);
+        assert!((none.quantile(4, 0.95) / normal::quantile(0.975) - 1.0).abs() < 1e-6);
         assert!((c.loss().unwrap() - 4f64.ln()).abs() < 0.05);
     }
 }

@@ -1,7 +1,7 @@
 //! Learning the hyperparameters of a system: the likelihood of rows in memory, weak log-normal priors, L-BFGS-B from
 //! several starts.
 
-use super::component::Component;
+use super::component::{Component, Smoothness};
 use super::filter::Belief;
 use super::likelihood::{self, Series};
 use super::system::System;
@@ -20,18 +20,29 @@ struct Belief1 {
 
 /// The priors of a component's hyperparameters, for standardized targets and times in steps. `span` is the length of the
 /// rows in memory.
-fn priors(component: &Component, span: f64) -> Vec<Belief1> {
+fn priors(component: &Component, span: f64, lagged: bool) -> Vec<Belief1> {
     let p = |center: f64, spread: f64, lo: f64, hi: f64| Belief1 { center, spread, lo, hi };
     match component {
+        // What moves is carried on by the lags: a level or a season that did the same would leave them little to say, and
+        // forecasts far ahead would follow the last few rows.
+        Component::Level { .. } if lagged => vec![p(1e-6 / span, 1.0, 1e-8 / span, 1e-5 / span)],
+        Component::Season { period, .. } if lagged => {
+            let long = span.max(20.0 * period);
+            vec![p(0.3, 1.0, 0.03, 20.0), p(1e4 * long, 1.0, 1e3 * long, 1e6 * long), p(0.1, 0.3, 0.04, 0.3)]
+        }
         Component::Level { .. } => vec![p(1e-4, 3.0, 1e-12, 1.0)],
         // A slope that changes the level by about one over the span, and keeps to it for about as long.
         Component::Trend { .. } => {
-            vec![p(1e-4, 3.0, 1e-12, 1.0), p(span.powi(-3), 3.0, 1e-6 * span.powi(-3), 1e-2)]
+            vec![p(1e-6, 2.0, 1e-12, 1.0), p(span.powi(-3), 3.0, 1e-6 * span.powi(-3), 1e-2)]
         }
         Component::DampedTrend { .. } => {
             vec![p(span.powi(-2), 3.0, 1e-6 * span.powi(-2), 1.0), p(0.2 * span, 1.5, 2.0, 10.0 * span)]
         }
-        Component::Matern { .. } => vec![p(0.1, 2.0, 1e-6, 20.0), p(8.0, 1.5, 0.3, span)],
+        Component::Matern { smoothness: Smoothness::Half, .. } => {
+            vec![p(0.1, 2.0, 1e-6, 20.0), p(8.0, 1.5, 0.3, span)]
+        }
+        // Waves between the short ones and the trend.
+        Component::Matern { .. } => vec![p(0.03, 2.0, 1e-6, 20.0), p(50.0, 1.0, 2.0, span)],
         Component::Season { period, .. } => {
             vec![
                 p(0.5, 2.0, 1e-6, 20.0),
@@ -47,7 +58,8 @@ fn priors(component: &Component, span: f64) -> Vec<Belief1> {
 /// The priors of all hyperparameters of a system, in the order of [`System::parameters`].
 fn all_priors(system: &System, span: f64) -> Vec<Belief1> {
     let noise = Belief1 { center: 0.03, spread: 2.0, lo: 1e-7, hi: 4.0 };
-    system.components().iter().flat_map(|c| priors(c, span)).chain([noise]).collect()
+    let lagged = !system.lags().is_empty();
+    system.components().iter().flat_map(|c| priors(c, span, lagged)).chain([noise]).collect()
 }
 
 /// Sets every hyperparameter to the center of its prior.

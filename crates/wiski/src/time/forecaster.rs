@@ -18,6 +18,7 @@ use super::seasons;
 use super::system::{Inputs, System};
 use crate::error::{Error, Result, finite, length};
 use crate::saved::{Restore, restored_after_reading};
+use crate::threads;
 
 /// The rows before the first fit, unless [`Forecaster::fit`] is called earlier.
 const FIRST_FIT: usize = 256;
@@ -256,7 +257,7 @@ impl Forecaster {
             if self.window.times.len() == half {
                 running.middle = Some(running.belief.clone());
             }
-            if self.window.times.len() >= self.settings.memory {
+            if self.window.times.len() > self.settings.memory {
                 running.start = running.middle.take();
                 running.middle = Some(running.belief.clone());
                 self.window.trim(half, self.settings.columns.len());
@@ -275,7 +276,7 @@ impl Forecaster {
         match &mut self.running {
             Some(running) if self.trimmed => running.refine(&self.window, &self.settings),
             _ => {
-                let running = Running::found(&mut self.window, &self.settings)?;
+                let running = Running::found(&mut self.window, &self.settings, self.running.as_ref())?;
                 self.running = Some(running);
                 Ok(())
             }
@@ -521,7 +522,9 @@ impl Running {
         // The deviations that forecasts have, from where the window ends.
         let future = self.regular(horizon, window);
         let joint = ahead::joint(&self.system, &self.belief, &future, false);
-        self.calibration = Calibration::new(joint.variance.iter().map(|v| v.max(1e-300).sqrt()).collect());
+        let span = (window.steps[window.steps.len() - 1] - window.steps[0]) as f64;
+        let deviations = joint.variance.iter().map(|v| v.max(1e-300).sqrt()).collect();
+        self.calibration = Calibration::new(deviations, span);
         begin(self);
         self.next_flight = window.steps[window.steps.len() / 4];
         for i in 0..window.times.len() {
@@ -556,7 +559,7 @@ impl Running {
     }
 
     /// Structure and hyperparameters from the window.
-    fn found(window: &mut Window, settings: &ForecastSettings) -> Result<Self> {
+    fn found(window: &mut Window, settings: &ForecastSettings, earlier: Option<&Self>) -> Result<Self> {
         let step = settings.step.unwrap_or_else(|| median_gap(&window.times));
         let regular = window.count_steps(step);
         let known: Vec<usize> = (0..window.times.len()).filter(|i| window.has[*i]).collect();
@@ -593,9 +596,10 @@ impl Running {
         let horizon = settings.horizon.map_or(longest, |h| h / step).round();
         // At least a fourth of the window is left for forecasts to start from.
         let horizon = (horizon.max(1.0) as usize).min(LONGEST_CHECK).min((0.5 * span) as usize).max(1);
-        let mut best: Option<(f64, Self)> = None;
-        for lags in lag_sets {
-            let system = plan::system(settings, &seasons, &effects, &lags, span)?;
+        let window = &*window;
+        let candidate = |lags: Vec<usize>| -> Result<(f64, Self)> {
+            let mut system = plan::system(settings, &seasons, &effects, &lags, span)?;
+            let known = earlier.is_some_and(|e| system.follow(&e.system));
             let mut running = Self {
                 origin,
                 step,
@@ -615,15 +619,18 @@ impl Running {
             };
             let from = running.rows_to_fit(window);
             let series = running.series(window, from);
-            let small = running.system.dim() < 40;
-            let effort = if small {
-                Effort { starts: 2, first: 25, best: 80 }
-            } else {
-                Effort { starts: 1, first: 8, best: 25 }
+            let effort = match running.system.dim() {
+                _ if known => Effort { starts: 0, first: 0, best: 15 },
+                0..40 => Effort { starts: 2, first: 25, best: 80 },
+                _ => Effort { starts: 0, first: 0, best: 25 },
             };
             fit::fit(&mut running.system, &series, None, effort)?;
             running.replay(window, settings.memory / 2, horizon);
-            let loss = running.calibration.loss().unwrap_or(0.0);
+            Ok((running.calibration.loss().unwrap_or(0.0), running))
+        };
+        let mut best: Option<(f64, Self)> = None;
+        for tried in threads::map(lag_sets, candidate) {
+            let (loss, running) = tried?;
             if best.as_ref().is_none_or(|(least, _)| loss < *least) {
                 best = Some((loss, running));
             }

@@ -136,8 +136,7 @@ struct Sweep<'a> {
 
 /// What the filter did with one row.
 struct Step {
-    /// Before the gap in front of the row.
-    before: Belief,
+    /// The belief after the row; that before the gap in front of it is the one before.
     after: Belief,
     expected: Expected,
     h: Vec<f64>,
@@ -172,9 +171,14 @@ impl<'a> Sweep<'a> {
         let mut steps: Vec<Step> = Vec::with_capacity(self.every);
         for first in (0..self.series.len()).step_by(self.every).rev() {
             self.repeat(first, &mut steps);
-            let count = self.every.min(self.series.len() - first);
-            for (k, step) in steps[..count].iter_mut().enumerate().rev() {
-                let i = first + k;
+            let mut count = self.every.min(self.series.len() - first);
+            let mut head = self.kept[first / self.every].clone();
+            while count > 0 {
+                count -= 1;
+                let i = first + count;
+                let (before, from) = steps.split_at_mut(count);
+                let before = before.last_mut().map_or(&mut head, |s| &mut s.after);
+                let step = &from[0];
                 visit(i, &step.after, &self.r, &self.n);
                 if let Some(y) = self.series.target(i) {
                     let by_noise = over_row(step, y, &mut self.r, &mut self.n, &mut self.scratch.image);
@@ -184,14 +188,14 @@ impl<'a> Sweep<'a> {
                         *last += by_noise;
                     }
                 }
-                let gap = step.after.time - step.before.time;
+                let gap = step.after.time - before.time;
                 if gap <= 0.0 {
                     continue;
                 }
                 self.scratch.prepare(self.system, gap);
                 let transition = &self.scratch.transition;
                 if let Some(gradient) = gradient.as_deref_mut() {
-                    score(self.system, transition, &mut step.before, &self.r, &self.n, gradient);
+                    score(self.system, transition, before, &self.r, &self.n, gradient);
                 }
                 over_gap(transition, &mut self.r, &mut self.n);
             }
@@ -205,7 +209,6 @@ impl<'a> Sweep<'a> {
         for (k, i) in (first..self.series.len().min(first + self.every)).enumerate() {
             if k == steps.len() {
                 steps.push(Step {
-                    before: belief.clone(),
                     after: belief.clone(),
                     expected: Expected::default(),
                     h: vec![0.0; stride],
@@ -213,7 +216,6 @@ impl<'a> Sweep<'a> {
                 });
             }
             let step = &mut steps[k];
-            step.before.clone_from(&belief);
             let row = self.series.row(i);
             belief.advance(self.system, row.time, &mut self.scratch);
             self.system.observation(&row, &mut step.h);

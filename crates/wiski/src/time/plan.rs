@@ -130,6 +130,8 @@ pub(super) fn system(
     if lags.is_empty() {
         let smoothness = Smoothness::Half;
         components.push(Component::Matern { smoothness, variance: 0.1, lengthscale: 8.0 });
+        let smoothness = Smoothness::ThreeHalves;
+        components.push(Component::Matern { smoothness, variance: 0.05, lengthscale: 50.0 });
     }
     for season in seasons {
         components.push(Component::Season {
@@ -193,7 +195,7 @@ pub(super) fn lags(seasons: &[PlannedSeason], rows: usize) -> Vec<usize> {
     let mut lags = vec![1, 2, 3, 4];
     for season in seasons {
         let around = season.period.round() as usize;
-        if around >= 3 && 4 * around <= rows {
+        if around >= 3 && 3 * around <= rows {
             lags.extend([around - 1, around, around + 1, around + 2]);
         }
     }

@@ -23,6 +23,8 @@ const SHARE: f64 = 0.02;
 const MOST: usize = 3;
 /// The most harmonics of all seasons together.
 const MOST_HARMONICS: usize = 72;
+/// How well a period can be told, in units of period²/span, which would be one turn more or less.
+const TOLD: f64 = 0.03;
 /// A season must be seen at least so many times to be found.
 const TURNS: f64 = 3.0;
 
@@ -207,6 +209,14 @@ pub(super) fn found(times: &[f64], targets: &[f64]) -> Result<Vec<PlannedSeason>
     }
     let mut periods: Vec<f64> = seasons.iter().map(|s| s.period).collect();
     periods.sort_by(f64::total_cmp);
+    for i in 1..periods.len() {
+        // A week is seven days, where it might be.
+        let short = periods[i - 1];
+        let multiple = (periods[i] / short).round() * short;
+        if (periods[i] - multiple).abs() < 0.1 * periods[i] * periods[i] / spectrum.span {
+            periods[i] = multiple;
+        }
+    }
     declared(times, targets, &periods)
 }
 
@@ -283,7 +293,7 @@ fn refine(spectrum: &Spectrum, period: f64, multiple: u32) -> f64 {
         }
     }
     let whole = at.round();
-    if (at - whole).abs() < 0.1 * width.min(1.0) && strength(whole) > 0.98 * best { whole } else { at }
+    if (at - whole).abs() < TOLD * width && strength(whole) > 0.9 * best { whole } else { at }
 }
 
 #[cfg(test)]

@@ -125,6 +125,16 @@ impl System {
         self.noise = values[at];
     }
 
+    /// Takes over the hyperparameters of a system of the same kinds of components; whether there was one.
+    pub(super) fn follow(&mut self, other: &Self) -> bool {
+        let kinds = |s: &Self| s.components.iter().map(std::mem::discriminant).collect::<Vec<_>>();
+        let same = kinds(self) == kinds(other);
+        if same {
+            self.set_parameters(&other.parameters());
+        }
+        same
+    }
+
     /// The observation h of a row.
     pub(super) fn observation(&self, row: &Inputs, h: &mut [f64]) {
         for (at, component) in self.placed() {
