@@ -25,7 +25,9 @@ fn columns(name: &str) -> Option<Vec<Vec<f64>>> {
     let width = text.lines().next()?.split(',').count();
     let mut out = vec![Vec::new(); width];
     for line in text.lines().skip(1) {
-        line.split(',').zip(&mut out).for_each(|(cell, column)| column.push(cell.parse().unwrap_or(f64::NAN)));
+        line.split(',')
+            .zip(&mut out)
+            .for_each(|(cell, column)| column.push(cell.parse().unwrap_or(f64::NAN)));
     }
     Some(out)
 }
@@ -37,7 +39,12 @@ fn rmse(errors: impl Iterator<Item = f64>) -> f64 {
 
 fn describe(model: &Forecaster) {
     let seasons: Vec<String> = model.seasons().iter().map(|s| format!("{s:.4}")).collect();
-    println!("  seasons {}, lags {:?}, {} coordinates", seasons.join(" "), model.lags(), model.system().map_or(0, |s| s.dim()));
+    println!(
+        "  seasons {}, lags {:?}, {} coordinates",
+        seasons.join(" "),
+        model.lags(),
+        model.system().map_or(0, |s| s.dim())
+    );
     if let Some(system) = model.system() {
         for component in system.components() {
             let names = component.parameter_names().iter().zip(component.parameters());
@@ -55,7 +62,8 @@ fn co2() -> Result<()> {
     for (name, seasons) in [("season 1y", Seasons::Given(vec![1.0])), ("season found", Seasons::Auto)] {
         let begin = Instant::now();
         let horizon = Some(t[t.len() - 1] - t[cut]);
-        let mut model = Forecaster::new(ForecastSettings { seasons, horizon, ..ForecastSettings::default() })?;
+        let mut model =
+            Forecaster::new(ForecastSettings { seasons, horizon, ..ForecastSettings::default() })?;
         model.extend(&t[..cut], &[], &y[..cut])?;
         let rest = if model.lags().is_empty() {
             model.forecast_at(&t[cut..], &[], 0.95)?
@@ -75,7 +83,8 @@ fn co2() -> Result<()> {
             }
         };
         let n = rest.mean.len() as f64;
-        let inside = (0..rest.mean.len()).filter(|&i| rest.lower[i] <= y[cut + i] && y[cut + i] <= rest.upper[i]);
+        let inside =
+            (0..rest.mean.len()).filter(|&i| rest.lower[i] <= y[cut + i] && y[cut + i] <= rest.upper[i]);
         println!(
             "co2 {name}: RMSE {:.3}, coverage {:.3}, mean width {:.2}, {:.2} s",
             rmse((0..rest.mean.len()).map(|i| y[cut + i] - rest.mean[i])),
@@ -93,10 +102,10 @@ fn rolling(name: &str, first: usize, seasons: Seasons, lags: Lags) -> Result<()>
     let Some(c) = columns(name) else { return skipped(name) };
     let (t, y) = (&c[0], &c[c.len() - 1]);
     let width = c.len() - 2;
-    let x: Vec<f64> = (0..t.len()).flat_map(|i| (1..=width).map(move |k| (i, k))).map(|(i, k)| c[k][i]).collect();
+    let x: Vec<f64> =
+        (0..t.len()).flat_map(|i| (1..=width).map(move |k| (i, k))).map(|(i, k)| c[k][i]).collect();
     const WEEK: usize = 336;
-    let origins: Vec<usize> =
-        (0..40).map(|k| first + (t.len() - WEEK - 1 - first) * k / 39).collect();
+    let origins: Vec<usize> = (0..40).map(|k| first + (t.len() - WEEK - 1 - first) * k / 39).collect();
     let settings = ForecastSettings {
         seasons,
         lags,

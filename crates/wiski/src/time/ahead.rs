@@ -62,7 +62,8 @@ pub(super) fn joint(system: &System, belief: &Belief, future: &Future, wanted: b
     out.covariance = vec![0.0; n * n];
     for t in 0..n {
         for s in 0..t {
-            let known = simd::dot(&turned[t * stride..(t + 1) * stride], &images[s * stride..(s + 1) * stride]);
+            let known =
+                simd::dot(&turned[t * stride..(t + 1) * stride], &images[s * stride..(s + 1) * stride]);
             let c = known + innovations.covariance(s, t);
             out.covariance[t * n + s] = c;
             out.covariance[s * n + t] = c;

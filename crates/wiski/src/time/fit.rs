@@ -90,10 +90,8 @@ pub(super) fn fit(
     };
     let span = (last - first).max(10.0);
     let priors = all_priors(system, span);
-    let bounds = Bounds::new(
-        priors.iter().map(|p| p.lo.ln()).collect(),
-        priors.iter().map(|p| p.hi.ln()).collect(),
-    )?;
+    let bounds =
+        Bounds::new(priors.iter().map(|p| p.lo.ln()).collect(), priors.iter().map(|p| p.hi.ln()).collect())?;
     let rows = series.targets.iter().filter(|y| !y.is_nan()).count().max(1) as f64;
     let mut trial = system.clone();
     let mut objective = FnObjective::new(priors.len(), |log: &[f64], g: &mut [f64]| {

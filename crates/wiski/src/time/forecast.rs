@@ -156,7 +156,8 @@ impl Forecaster {
             before = time;
         }
         if lagged && times.len() > MOST_JOINT {
-            let reason = format!("{} steps, where a model with lags looks at most {MOST_JOINT} ahead", times.len());
+            let reason =
+                format!("{} steps, where a model with lags looks at most {MOST_JOINT} ahead", times.len());
             return Err(Error::Config { field: "horizon".into(), reason });
         }
         let times = times.iter().map(|t| running.tau(*t)).collect();

@@ -82,7 +82,8 @@ impl ForecastSettings {
         if let Lags::Given(lags) = &self.lags {
             let longest = self.memory / 2;
             if let Some(lag) = lags.iter().find(|lag| **lag == 0 || **lag > longest) {
-                let reason = format!("{lag} steps ago, where 1 to {longest} are possible (half of the memory)");
+                let reason =
+                    format!("{lag} steps ago, where 1 to {longest} are possible (half of the memory)");
                 return Err(Error::Config { field: "lags".into(), reason });
             }
         }

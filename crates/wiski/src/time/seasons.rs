@@ -19,12 +19,20 @@ use crate::error::Result;
 const STRONG: f64 = 6.0;
 /// A season must explain at least this share of the variance around the trend.
 const SHARE: f64 = 0.02;
+/// The same for a multiple of a season already found.
+const SHARE_MULTIPLE: f64 = 0.004;
+/// How much more rows a multiple apart resemble each other than those one season more or less.
+const CONTRAST: f64 = 0.05;
+/// The correlation of rows one further season apart, at least.
+const RESEMBLANCE: f64 = 0.3;
+/// The longest multiple that is tried.
+const LONGEST_MULTIPLE: u32 = 12;
 /// The most seasons found.
 const MOST: usize = 3;
 /// The most harmonics of all seasons together.
 const MOST_HARMONICS: usize = 72;
 /// How well a period can be told, in units of period²/span, which would be one turn more or less.
-const TOLD: f64 = 0.03;
+const TOLD: f64 = 0.06;
 /// A season must be seen at least so many times to be found.
 const TURNS: f64 = 3.0;
 
@@ -71,9 +79,8 @@ impl Spectrum {
         let n = columns.len();
         let inner = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let ridge = 1e-9 * self.times.len() as f64;
-        let gram = Mat::from_fn(n, n, |i, j| {
-            inner(&columns[i], &columns[j]) + if i == j { ridge } else { 0.0 }
-        });
+        let gram =
+            Mat::from_fn(n, n, |i, j| inner(&columns[i], &columns[j]) + if i == j { ridge } else { 0.0 });
         let l = dense::cholesky(gram)?;
         let right: Vec<f64> = columns.iter().map(|c| inner(c, &self.rest)).collect();
         let mut weights = dense::solve_vector(l.as_ref(), &right);
@@ -105,6 +112,18 @@ impl Spectrum {
         (c * c + s * s) / self.norm
     }
 
+    /// The correlation of what is left with itself after a lag, in steps.
+    fn correlation(&self, lag: f64) -> f64 {
+        let n = self.rest.len();
+        let lag = (lag * (n - 1) as f64 / self.span).round() as usize;
+        if 4 * lag > 3 * n {
+            return 0.0;
+        }
+        let inner: f64 = self.rest[lag..].iter().zip(&self.rest).map(|(a, b)| a * b).sum();
+        let total: f64 = self.rest.iter().map(|y| y * y).sum();
+        inner / total.max(1e-300) * n as f64 / (n - lag) as f64
+    }
+
     /// S at all frequencies up to a half a step, and their distance.
     fn periodogram(&self) -> (Vec<f64>, f64) {
         let n = self.rest.len();
@@ -128,7 +147,8 @@ fn harmonics(spectrum: &Spectrum, period: f64, taken: &[PlannedSeason], most: us
     let resolved = 0.5 / spectrum.span;
     let free = |j: u32| {
         let f = f64::from(j) / period;
-        let same = |s: &PlannedSeason| s.harmonics.iter().any(|i| (f64::from(*i) / s.period - f).abs() < resolved);
+        let same =
+            |s: &PlannedSeason| s.harmonics.iter().any(|i| (f64::from(*i) / s.period - f).abs() < resolved);
         !taken.iter().any(same)
     };
     let candidates: Vec<u32> = (1..=top).filter(|j| free(*j)).collect();
@@ -136,7 +156,8 @@ fn harmonics(spectrum: &Spectrum, period: f64, taken: &[PlannedSeason], most: us
         // Hardly seen once: only its slow waves, and the prior decides.
         return (candidates.into_iter().take(2).collect(), 0.0);
     }
-    let lines: Vec<(u32, f64)> = candidates.iter().map(|&j| (j, spectrum.power(f64::from(j) / period))).collect();
+    let lines: Vec<(u32, f64)> =
+        candidates.iter().map(|&j| (j, spectrum.power(f64::from(j) / period))).collect();
     // What is around a line: halfway to the next ones, where the window can tell them apart.
     let apart = spectrum.span > 4.0 * period;
     let between: Vec<f64> = if apart {
@@ -177,7 +198,8 @@ pub(super) fn declared(times: &[f64], targets: &[f64], periods: &[f64]) -> Resul
     let mut seasons: Vec<PlannedSeason> = Vec::new();
     for period in periods {
         let used: usize = seasons.iter().map(|s| s.harmonics.len()).sum();
-        let (harmonics, _) = harmonics(&spectrum, period, &seasons, MOST_HARMONICS.saturating_sub(used).max(2));
+        let (harmonics, _) =
+            harmonics(&spectrum, period, &seasons, MOST_HARMONICS.saturating_sub(used).max(2));
         if harmonics.is_empty() {
             continue;
         }
@@ -194,7 +216,7 @@ pub(super) fn found(times: &[f64], targets: &[f64]) -> Result<Vec<PlannedSeason>
     let total: f64 = spectrum.rest.iter().map(|y| y * y).sum();
     let mut seasons: Vec<PlannedSeason> = Vec::new();
     while seasons.len() < MOST {
-        let Some(period) = strongest(&spectrum, &seasons) else { break };
+        let Some((period, share)) = strongest(&spectrum, &seasons) else { break };
         let used: usize = seasons.iter().map(|s| s.harmonics.len()).sum();
         let most = MOST_HARMONICS.saturating_sub(used).max(2);
         let (harmonics, _) = harmonics(&spectrum, period, &seasons, most);
@@ -202,7 +224,7 @@ pub(super) fn found(times: &[f64], targets: &[f64]) -> Result<Vec<PlannedSeason>
         let before: f64 = spectrum.rest.iter().map(|y| y * y).sum();
         spectrum.remove_season(&season)?;
         let after: f64 = spectrum.rest.iter().map(|y| y * y).sum();
-        if before - after < SHARE * total {
+        if before - after < share * total {
             break;
         }
         seasons.push(season);
@@ -220,8 +242,44 @@ pub(super) fn found(times: &[f64], targets: &[f64]) -> Result<Vec<PlannedSeason>
     declared(times, targets, &periods)
 }
 
-/// The period of the strongest season in what is left.
-fn strongest(spectrum: &Spectrum, taken: &[PlannedSeason]) -> Option<f64> {
+/// The period of the strongest season in what is left, and the share of the variance that it must explain.
+fn strongest(spectrum: &Spectrum, taken: &[PlannedSeason]) -> Option<(f64, f64)> {
+    // A week is seven days: its lines are many and weak, and none of them may stand out. But days a week apart resemble
+    // each other more than days six or eight apart do, and those two weeks apart again.
+    let contrast = |period: f64, short: f64| {
+        let peak = |lag: f64| {
+            let around = spectrum.correlation(lag - short) + spectrum.correlation(lag + short);
+            spectrum.correlation(lag) - 0.5 * around
+        };
+        peak(period).min(peak(2.0 * period))
+    };
+    let mut best: Option<(f64, f64)> = None;
+    // Multiples of the shortest season only, and one of them: four weeks are no season of their own.
+    let short = taken.iter().map(|s| s.period).min_by(f64::total_cmp).filter(|_| taken.len() == 1);
+    if let Some(short) = short {
+        for m in 2..=LONGEST_MULTIPLE {
+            let period = f64::from(m) * short;
+            if period > spectrum.span / TURNS || taken.iter().any(|s| (s.period - period).abs() < 0.5 * short)
+            {
+                continue;
+            }
+            let found = contrast(period, short);
+            // Two weeks are as good as one: the first of several counts.
+            if found > CONTRAST && best.is_none_or(|(_, most)| found > 1.4 * most) {
+                best = Some((period, found));
+            }
+        }
+    }
+    if let Some((period, _)) = best {
+        return Some((period, SHARE_MULTIPLE));
+    }
+    let (period, _) = strongest_line(spectrum, taken)?;
+    let period = shortest(spectrum, period, taken);
+    (taken.is_empty() || spectrum.correlation(period) > RESEMBLANCE).then_some((period, SHARE))
+}
+
+/// The period of the line that stands out most, or a multiple of it, and the gain of its harmonics.
+fn strongest_line(spectrum: &Spectrum, taken: &[PlannedSeason]) -> Option<(f64, f64)> {
     let (lines, step) = spectrum.periodogram();
     let (lowest, highest) = ((TURNS / spectrum.span / step) as usize + 1, lines.len() * 4 / 5);
     if lowest + 8 >= highest {
@@ -258,7 +316,7 @@ fn strongest(spectrum: &Spectrum, taken: &[PlannedSeason]) -> Option<f64> {
             }
         }
     }
-    best.map(|(period, _)| shortest(spectrum, period, taken))
+    best
 }
 
 /// A part of the period, if most of the season repeats after it: a day within a week comes first, and what is left of the
@@ -278,7 +336,11 @@ fn shortest(spectrum: &Spectrum, period: f64, taken: &[PlannedSeason]) -> f64 {
 fn refine(spectrum: &Spectrum, period: f64, multiple: u32) -> f64 {
     let lines = [multiple, 2 * multiple, 3 * multiple];
     let strength = |p: f64| {
-        lines.iter().filter(|j| f64::from(**j) < p / 2.0).map(|&j| spectrum.power(f64::from(j) / p)).sum::<f64>()
+        lines
+            .iter()
+            .filter(|j| f64::from(**j) < p / 2.0)
+            .map(|&j| spectrum.power(f64::from(j) / p))
+            .sum::<f64>()
     };
     let width = period * period / spectrum.span / f64::from(multiple);
     let (mut best, mut at) = (strength(period), period);
@@ -327,7 +389,8 @@ mod tests {
 
     #[test]
     fn a_period_between_steps_is_found() {
-        let (times, targets) = wave(1700, |t| 1e-5 * t * t + (TAU * t / 52.18).sin() + 0.3 * (2.0 * TAU * t / 52.18).cos());
+        let (times, targets) =
+            wave(1700, |t| 1e-5 * t * t + (TAU * t / 52.18).sin() + 0.3 * (2.0 * TAU * t / 52.18).cos());
         let found = found(&times, &targets).unwrap();
         assert_eq!(found.len(), 1, "{found:?}");
         assert!((found[0].period - 52.18).abs() < 0.1, "{found:?}");
