@@ -74,7 +74,8 @@ impl Forecaster {
         let n = times.len();
         let first = (n / 2).max(16);
         if origins == 0 || steps == 0 || n < first + steps + 1 {
-            let reason = format!("{n} rows are too few for forecasts of {steps} steps from their second half");
+            let reason =
+                format!("{n} rows are too few for forecasts of {steps} steps from their second half");
             return Err(Error::Config { field: "backtest".into(), reason });
         }
         let last = n - steps;
