@@ -244,3 +244,79 @@ fn spread(c: &mut [f64], n: usize, lags: &[usize], weights: &[f64]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dense;
+    use crate::time::component::Smoothness;
+    use crate::time::filter::Scratch;
+    use faer::Mat;
+
+    fn filtered() -> (System, Belief) {
+        let components = vec![
+            Component::Level { rate: 0.01, start: 1.0 },
+            Component::Trend { level_rate: 0.02, slope_rate: 1e-3, start: [1.0, 0.1] },
+            Component::DampedTrend { variance: 0.02, lifetime: 5.0, start: 0.3 },
+            Component::Matern { smoothness: Smoothness::Half, variance: 0.4, lengthscale: 3.0 },
+            Component::Matern { smoothness: Smoothness::FiveHalves, variance: 0.4, lengthscale: 6.0 },
+            Component::Season {
+                period: 7.0,
+                harmonics: vec![1, 2],
+                variance: 0.5,
+                lifetime: 30.0,
+                lengthscale: 1.0,
+            },
+        ];
+        let system = System::new(components, 0.1).unwrap();
+        let mut belief = Belief::prior(&system, 0.0);
+        let mut scratch = Scratch::new(&system);
+        for i in 0..50 {
+            let time = 0.7 * f64::from(i);
+            let row = Inputs { time, x: &[], lagged: &[] };
+            belief.step(&system, &row, Some(time.sin()), &mut scratch);
+        }
+        (system, belief)
+    }
+
+    /// Row after row, the filter is told the mean of each: its variances are then those of the joint distribution given
+    /// the rows before, the squares on the diagonal of the Cholesky factor.
+    #[test]
+    fn the_joint_distribution_is_the_filter_s() {
+        let (system, mut belief) = filtered();
+        let times: Vec<f64> = [0.4, 1.0, 2.5, 2.6, 7.0, 20.0].iter().map(|d| belief.time() + d).collect();
+        let n = times.len();
+        let future = Future { times: times.clone(), ..Future::default() };
+        let joint = joint(&system, &belief, &future, true);
+        let root = dense::cholesky(Mat::from_fn(n, n, |i, j| joint.covariance[i * n + j])).unwrap();
+        let mut scratch = Scratch::new(&system);
+        for (k, time) in times.into_iter().enumerate() {
+            let row = Inputs { time, x: &[], lagged: &[] };
+            let expected = belief.step(&system, &row, Some(joint.mean[k]), &mut scratch);
+            assert!((expected.mean - joint.mean[k]).abs() < 1e-10);
+            assert!((expected.variance - root[(k, k)].powi(2)).abs() < 1e-10, "{k}");
+        }
+    }
+
+    #[test]
+    fn lags_spread_covariances() {
+        let n = 9;
+        let (lags, weights) = ([1, 3], [0.6, -0.3]);
+        let start = Mat::from_fn(n, n, |i, j| {
+            (-0.4 * (i as f64 - j as f64).abs()).exp() + if i == j { 0.2 } else { 0.0 }
+        });
+        let mut c: Vec<f64> = (0..n * n).map(|k| start[(k / n, k % n)]).collect();
+        spread(&mut c, n, &lags, &weights);
+        // (I − B) C (I − B)ᵀ is what it started from.
+        let left = Mat::from_fn(n, n, |i, j| {
+            let weight = |lag: usize, w: f64| if i >= lag && i - lag == j { w } else { 0.0 };
+            f64::from(u8::from(i == j)) - weight(1, 0.6) - weight(3, -0.3)
+        });
+        let back = &left * Mat::from_fn(n, n, |i, j| c[i * n + j]) * left.transpose();
+        for i in 0..n {
+            for j in 0..n {
+                assert!((back[(i, j)] - start[(i, j)]).abs() < 1e-12);
+            }
+        }
+    }
+}
