@@ -1,10 +1,11 @@
 //! Forecasts of real series: the measurements of `docs/forecasting.md`.
 //!
 //! ```sh
-//! cargo run --release -p wiski --example forecast [co2|nyc_taxi|vic_elec|speed] …
+//! cargo run --release -p wiski --example forecast [co2|nyc_taxi|vic_elec|speed] [declared] [lags|nolags]
 //! ```
 //!
 //! `co2`: 43 years of weekly CO₂, fitted on the first 80 % and asked for the rest, with the season declared and found.
+//! With `declared` the seasons are told, with `nolags` or `lags` whether earlier values are inputs.
 //! `nyc_taxi`, `vic_elec`: half-hourly rows, learned one after the other; one step ahead along the stream, and a day
 //! and a week ahead from 40 origins (for vic_elec with the temperature and holidays of the days ahead), beside what was
 //! seen a week before. `speed`: the time of an update with trend, day, week and year. Data are read from `$WISKI_DATA`.
@@ -43,7 +44,7 @@ fn describe(model: &Forecaster) {
         "  seasons {}, lags {:?}, {} coordinates",
         seasons.join(" "),
         model.lags(),
-        model.system().map_or(0, |s| s.dim())
+        model.system().map_or(0, wiski::time::System::dim)
     );
     if let Some(system) = model.system() {
         for component in system.components() {
@@ -56,7 +57,10 @@ fn describe(model: &Forecaster) {
 }
 
 fn co2() -> Result<()> {
-    let Some(c) = columns("co2_weekly") else { return skipped("co2_weekly") };
+    let Some(c) = columns("co2_weekly") else {
+        skipped("co2_weekly");
+        return Ok(());
+    };
     let (t, y) = (&c[0], &c[1]);
     let cut = t.len() * 4 / 5;
     for (name, seasons) in [("season 1y", Seasons::Given(vec![1.0])), ("season found", Seasons::Auto)] {
@@ -97,14 +101,19 @@ fn co2() -> Result<()> {
     Ok(())
 }
 
+/// The steps of a week of half-hourly rows.
+const WEEK: usize = 336;
+
 /// Rolling forecasts of a half-hourly series.
 fn rolling(name: &str, first: usize, seasons: Seasons, lags: Lags) -> Result<()> {
-    let Some(c) = columns(name) else { return skipped(name) };
+    let Some(c) = columns(name) else {
+        skipped(name);
+        return Ok(());
+    };
     let (t, y) = (&c[0], &c[c.len() - 1]);
     let width = c.len() - 2;
     let x: Vec<f64> =
         (0..t.len()).flat_map(|i| (1..=width).map(move |k| (i, k))).map(|(i, k)| c[k][i]).collect();
-    const WEEK: usize = 336;
     let origins: Vec<usize> = (0..40).map(|k| first + (t.len() - WEEK - 1 - first) * k / 39).collect();
     let settings = ForecastSettings {
         seasons,
@@ -121,7 +130,8 @@ fn rolling(name: &str, first: usize, seasons: Seasons, lags: Lags) -> Result<()>
     let mut checked = 0;
     for i in 0..t.len() {
         // Coverage is read off four times as many origins: a share of 40 would be known to a few per cent only.
-        let between = i > first && i + WEEK < t.len() && (i - first) % ((t.len() - WEEK - first) / 160) == 0;
+        let between =
+            i > first && i + WEEK < t.len() && (i - first).is_multiple_of((t.len() - WEEK - first) / 160);
         if origins.contains(&i) || between {
             let rows = i..i + WEEK;
             let ahead = model.forecast(WEEK, &x[rows.start * width..rows.end * width], 0.95)?;
@@ -198,9 +208,8 @@ fn speed() -> Result<()> {
     Ok(())
 }
 
-fn skipped(name: &str) -> Result<()> {
+fn skipped(name: &str) {
     println!("{name}: skipped, its file is not in the data folder");
-    Ok(())
 }
 
 fn main() -> Result<()> {

@@ -87,7 +87,7 @@ impl Calibration {
         // About a third of the horizons up to h share its range; neighbors among them say the same, so a few are kept.
         let width = (0.35 * 2f64.powf(0.5 * (place as f64 + 1.0))).max(1.0);
         let every = (width / OF_EACH).floor().max(1.0);
-        if h % every as usize != 0 {
+        if !h.is_multiple_of(every as usize) {
             return;
         }
         let score = (error / deviation).abs().min(1e6);

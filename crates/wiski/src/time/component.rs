@@ -346,7 +346,7 @@ impl Stationary {
         (0..self.size).for_each(|i| n[4 * i] += 1.0);
         let square = product(&n, &n);
         let fade = (-x).exp();
-        let unit = |i: usize| f64::from(u8::from(i % 4 == 0 && i / 4 < self.size));
+        let unit = |i: usize| f64::from(u8::from(i.is_multiple_of(4) && i / 4 < self.size));
         std::array::from_fn(|i| fade * (unit(i) + x * n[i] + 0.5 * x * x * square[i]))
     }
 

@@ -74,7 +74,7 @@ impl Shape {
             Self::Smooth { lo, hi, root } => {
                 let u = ((x - lo) / (hi - lo)).clamp(0.0, 1.0);
                 for i in 0..POINTS {
-                    let row = &root[i * POINTS..i * POINTS + i + 1];
+                    let row = &root[i * POINTS..=i * POINTS + i];
                     let mut v = matern52((u - i as f64 / (POINTS - 1) as f64) / LENGTHSCALE);
                     for k in 0..i {
                         v -= row[k] * out[k];

@@ -10,7 +10,7 @@ use crate::learn::{Bounds, FnObjective, LbfgsB};
 
 /// What is believed of one hyperparameter before the rows are seen: its logarithm is normal, within bounds.
 #[derive(Debug, Clone, Copy)]
-struct Belief1 {
+struct Guess {
     center: f64,
     /// The standard deviation of the logarithm.
     spread: f64,
@@ -20,8 +20,8 @@ struct Belief1 {
 
 /// The priors of a component's hyperparameters, for standardized targets and times in steps. `span` is the length of the
 /// rows in memory.
-fn priors(component: &Component, span: f64, lagged: bool) -> Vec<Belief1> {
-    let p = |center: f64, spread: f64, lo: f64, hi: f64| Belief1 { center, spread, lo, hi };
+fn priors(component: &Component, span: f64, lagged: bool) -> Vec<Guess> {
+    let p = |center: f64, spread: f64, lo: f64, hi: f64| Guess { center, spread, lo, hi };
     match component {
         // What moves is carried on by the lags: a level or a season that did the same would leave them little to say, and
         // forecasts far ahead would follow the last few rows.
@@ -56,8 +56,8 @@ fn priors(component: &Component, span: f64, lagged: bool) -> Vec<Belief1> {
 }
 
 /// The priors of all hyperparameters of a system, in the order of [`System::parameters`].
-fn all_priors(system: &System, span: f64) -> Vec<Belief1> {
-    let noise = Belief1 { center: 0.03, spread: 2.0, lo: 1e-7, hi: 4.0 };
+fn all_priors(system: &System, span: f64) -> Vec<Guess> {
+    let noise = Guess { center: 0.03, spread: 2.0, lo: 1e-7, hi: 4.0 };
     let lagged = !system.lags().is_empty();
     system.components().iter().flat_map(|c| priors(c, span, lagged)).chain([noise]).collect()
 }
@@ -151,6 +151,6 @@ fn other_start(system: &System, own: &[f64], k: usize) -> Vec<f64> {
         }
         at += component.parameter_names().len();
     }
-    start[at] += if k % 2 == 0 { -2.5 } else { 1.0 };
+    start[at] += if k.is_multiple_of(2) { -2.5 } else { 1.0 };
     start
 }

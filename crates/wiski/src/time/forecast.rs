@@ -72,7 +72,7 @@ impl Forecaster {
         let mut out = Forecast { times: times.to_vec(), ..Forecast::default() };
         for k in 0..times.len() {
             let mean = running.shift + running.factor * joint.mean[k];
-            let half = self.half_width(running, &joint, &future, k, level);
+            let half = running.half_width(&joint, &future, k, level);
             out.mean.push(mean);
             out.std.push(half / gaussian);
             out.lower.push(mean - half);
@@ -93,9 +93,8 @@ impl Forecaster {
         let joint = ahead::joint(&running.system, &running.belief, &future, true);
         let root = dense::cholesky(Mat::from_fn(n, n, |i, j| joint.covariance[i * n + j]))?;
         let one = normal::cumulative(1.0) - normal::cumulative(-1.0);
-        let scale: Vec<f64> = (0..n)
-            .map(|k| self.half_width(running, &joint, &future, k, one) / joint.variance[k].sqrt())
-            .collect();
+        let scale: Vec<f64> =
+            (0..n).map(|k| running.half_width(&joint, &future, k, one) / joint.variance[k].sqrt()).collect();
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let path = |_| {
             let white: Vec<f64> = (0..n).map(|_| StandardNormal.sample(&mut random)).collect();
@@ -126,12 +125,6 @@ impl Forecaster {
         let mut shares = likelihood::smooth(&running.system, &series, &start);
         shares.pop();
         Ok((self.window.times.clone(), running.named(shares)))
-    }
-
-    /// Half the width of the interval of a row ahead.
-    fn half_width(&self, running: &Running, joint: &Joint, future: &Future, k: usize, level: f64) -> f64 {
-        let steps = (future.times[k] - running.belief.time()).round().max(1.0) as usize;
-        running.factor * joint.variance[k].sqrt() * running.calibration.quantile(steps, level)
     }
 
     fn future(&self, running: &Running, times: &[f64], x: &[f64]) -> Result<Future> {
@@ -166,6 +159,12 @@ impl Forecaster {
 }
 
 impl Running {
+    /// Half the width of the interval of a row ahead.
+    fn half_width(&self, joint: &Joint, future: &Future, k: usize, level: f64) -> f64 {
+        let steps = (future.times[k] - self.belief.time()).round().max(1.0) as usize;
+        self.factor * joint.variance[k].sqrt() * self.calibration.quantile(steps, level)
+    }
+
     fn named(&self, shares: Vec<Vec<likelihood::Share>>) -> Vec<ComponentShare> {
         let named = self.system.components().iter().zip(shares).map(|(component, list)| {
             let name = match component {

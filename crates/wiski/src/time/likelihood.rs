@@ -134,6 +134,9 @@ struct Sweep<'a> {
     n: Vec<f64>,
 }
 
+/// Sees a row: its number, the filter's belief after it, and r and N there.
+type Visit<'a> = dyn FnMut(usize, &Belief, &[f64], &[f64]) + 'a;
+
 /// What the filter did with one row.
 struct Step {
     /// The belief after the row; that before the gap in front of it is the one before.
@@ -163,11 +166,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Goes backward; `visit` sees each row with the filter's belief after it and r and N there.
-    fn run(
-        &mut self,
-        mut gradient: Option<&mut [f64]>,
-        visit: &mut dyn FnMut(usize, &Belief, &[f64], &[f64]),
-    ) {
+    fn run(&mut self, mut gradient: Option<&mut [f64]>, visit: &mut Visit<'_>) {
         let mut steps: Vec<Step> = Vec::with_capacity(self.every);
         for first in (0..self.series.len()).step_by(self.every).rev() {
             self.repeat(first, &mut steps);
