@@ -29,7 +29,7 @@ const IN_FLIGHT: usize = 8;
 /// The longest horizon that intervals are checked for, in steps.
 const LONGEST_CHECK: usize = 1024;
 /// A fit may spend about this many multiply-adds on an evaluation: rows times coordinates squared.
-const FIT_WORK: f64 = 6e7;
+const FIT_WORK: f64 = 4e7;
 
 /// What was expected of a row before it was learned, in the unit of the target.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -622,7 +622,7 @@ impl Running {
             let effort = match running.system.dim() {
                 _ if known => Effort { starts: 0, first: 0, best: 15 },
                 0..40 => Effort { starts: 2, first: 25, best: 80 },
-                _ => Effort { starts: 0, first: 0, best: 25 },
+                _ => Effort { starts: 0, first: 0, best: 20 },
             };
             fit::fit(&mut running.system, &series, None, effort)?;
             running.replay(window, settings.memory / 2, horizon);

@@ -31,12 +31,15 @@ const LONGEST_MULTIPLE: u32 = 12;
 const MOST: usize = 3;
 /// The most harmonics of all seasons together.
 const MOST_HARMONICS: usize = 72;
-/// How well a period can be told, in units of period²/span, which would be one turn more or less.
-const TOLD: f64 = 0.06;
+/// How far from a whole number of steps a period may have been found, in units of period²/span, which would be one turn
+/// more or less; and how much more may then be left of the rows.
+const TOLD: f64 = 0.3;
+const WORSE: f64 = 1.06;
 /// A season must be seen at least so many times to be found.
 const TURNS: f64 = 3.0;
 
 /// Rows ready for spectra, interpolated to a regular grid: gaps would otherwise leave lines of their own.
+#[derive(Clone)]
 struct Spectrum {
     times: Vec<f64>,
     /// What is left of the targets.
@@ -217,6 +220,7 @@ pub(super) fn found(times: &[f64], targets: &[f64]) -> Result<Vec<PlannedSeason>
     let mut seasons: Vec<PlannedSeason> = Vec::new();
     while seasons.len() < MOST {
         let Some((period, share)) = strongest(&spectrum, &seasons) else { break };
+        let period = whole(&spectrum, period)?;
         let used: usize = seasons.iter().map(|s| s.harmonics.len()).sum();
         let most = MOST_HARMONICS.saturating_sub(used).max(2);
         let (harmonics, _) = harmonics(&spectrum, period, &seasons, most);
@@ -354,8 +358,23 @@ fn refine(spectrum: &Spectrum, period: f64, multiple: u32) -> f64 {
             }
         }
     }
-    let whole = at.round();
-    if (at - whole).abs() < TOLD * width && strength(whole) > 0.9 * best { whole } else { at }
+    at
+}
+
+/// A whole number of steps, if rows repeat after it as well as after the period found: clocks count in whole steps, and the
+/// strongest line of a series that changes lies a little beside them.
+fn whole(spectrum: &Spectrum, period: f64) -> Result<f64> {
+    let whole = period.round();
+    if whole < 3.0 || (period - whole).abs() > TOLD * period * period / spectrum.span {
+        return Ok(period);
+    }
+    let left = |period: f64| -> Result<f64> {
+        let top = ((period / 2.0 - 0.01).floor() as u32).clamp(1, 4);
+        let mut rest = spectrum.clone();
+        rest.remove_season(&PlannedSeason { period, harmonics: (1..=top).collect() })?;
+        Ok(rest.rest.iter().map(|y| y * y).sum())
+    };
+    Ok(if left(whole)? < WORSE * left(period)? { whole } else { period })
 }
 
 #[cfg(test)]
