@@ -26,6 +26,8 @@ const FIRST_FIT: usize = 256;
 const FEWEST: usize = 8;
 /// Forecasts in flight that will be compared with what comes.
 const IN_FLIGHT: usize = 8;
+/// The fewest steps between two of them: each holds a covariance.
+const FEWEST_APART: usize = 4;
 /// The longest horizon that intervals are checked for, in steps.
 const LONGEST_CHECK: usize = 1024;
 /// A fit may spend about this many multiply-adds on an evaluation: rows times coordinates squared.
@@ -111,6 +113,8 @@ pub(super) struct Running {
     next_flight: i64,
     #[serde(skip)]
     scratch: Option<Scratch>,
+    #[serde(skip)]
+    lagged: Vec<f64>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -272,7 +276,9 @@ impl Forecaster {
         if self.window.count() < FEWEST {
             return Err(Error::NotReady { operation: "a fit to so few rows" });
         }
-        self.next_fit = (2 * self.rows).max(FIRST_FIT as u64);
+        // Of a short series half as many rows more say a lot.
+        let short = self.rows < FIRST_FIT as u64;
+        self.next_fit = if short { (self.rows + self.rows / 2).min(FIRST_FIT as u64) } else { 2 * self.rows };
         match &mut self.running {
             Some(running) if self.trimmed => running.refine(&self.window, &self.settings),
             _ => {
@@ -374,7 +380,7 @@ impl Running {
     fn learn(&mut self, window: &Window, i: usize) -> StepAhead {
         let (time, step) = (self.tau(window.times[i]), window.steps[i]);
         let mut scratch = self.scratch.take().unwrap_or_else(|| Scratch::new(&self.system));
-        let mut lagged = Vec::with_capacity(self.system.lags().len());
+        let mut lagged = std::mem::take(&mut self.lagged);
         // Gaps before this row are filled first, so that its lags are there.
         if !self.system.lags().is_empty() && step - self.past_to > 1 && !self.past.is_empty() {
             let fill = self.past[self.past.len() - 1];
@@ -387,6 +393,7 @@ impl Running {
         let row = Inputs { time, x: window.x(i), lagged: &lagged };
         let y = window.target(i).map(|y| (y - self.shift) / self.factor);
         let expected = self.belief.step(&self.system, &row, y.filter(|_| complete), &mut scratch);
+        self.lagged = lagged;
         self.scratch = Some(scratch);
         self.remember(step, y.unwrap_or(expected.mean));
         self.compare(window, i);
@@ -429,7 +436,7 @@ impl Running {
             return;
         }
         let step = window.steps[i];
-        let apart = horizon.div_ceil(IN_FLIGHT);
+        let apart = horizon.div_ceil(IN_FLIGHT).max(FEWEST_APART);
         while self.flights.first().is_some_and(|f| f.step + horizon as i64 <= step) {
             let flight = self.flights.remove(0);
             self.land(window, i, &flight, apart);
@@ -616,6 +623,7 @@ impl Running {
                 flights: Vec::new(),
                 next_flight: 0,
                 scratch: None,
+                lagged: Vec::new(),
             };
             let from = running.rows_to_fit(window);
             let series = running.series(window, from);
