@@ -10,7 +10,7 @@ use std::f64::consts::TAU;
 use serde::{Deserialize, Serialize};
 
 use crate::dense;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use faer::Mat;
 
 /// The points of the grid of a smooth effect.
@@ -135,6 +135,22 @@ impl Effect {
     /// The number of features.
     pub fn dim(&self) -> usize {
         self.shape.dim() * self.by.map_or(1, |cycle| 2 * cycle.harmonics)
+    }
+
+    /// Rejects what does not fit rows of so many inputs.
+    pub(super) fn check(&self, width: usize) -> Result<()> {
+        let sound = match &self.shape {
+            Shape::Linear { scale, .. } => *scale != 0.0 && scale.is_finite(),
+            Shape::Smooth { root, lo, hi } => root.len() == POINTS * POINTS && lo < hi,
+            Shape::Levels(levels) => *levels <= 1 << 12,
+            Shape::Cyclic { period, harmonics } => *period > 0.0 && *harmonics <= MOST_HARMONICS,
+        };
+        let cycle = self.by.is_none_or(|by| by.period > 0.0 && by.harmonics <= MOST_HARMONICS);
+        if sound && cycle && self.column < width {
+            return Ok(());
+        }
+        let reason = format!("the effect of input {} is not one of a model with {width} inputs", self.column);
+        Err(Error::Config { field: "effects".into(), reason })
     }
 
     /// Writes the features of an input at a time.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ahead::{self, Future};
 use super::calibration::Calibration;
+use super::component::Component;
 use super::filter::{Belief, Scratch};
 use super::fit::{self, Effort};
 use super::likelihood::Series;
@@ -136,6 +137,15 @@ impl Restore for Forecaster {
         length("steps of the window", n, self.window.steps.len())?;
         length("inputs of the window", n * width, self.window.inputs.len())?;
         let Some(running) = &self.running else { return Ok(()) };
+        for component in running.system.components() {
+            match component {
+                Component::Effect { effect, .. } => effect.check(width)?,
+                Component::Season { harmonics, .. } => {
+                    length("harmonics", harmonics.len().min(1 << 10), harmonics.len())?
+                }
+                _ => {}
+            }
+        }
         let p = running.system.dim();
         System::new(running.system.components().to_vec(), running.system.noise())?;
         let beliefs = [Some(&running.belief), running.start.as_ref(), running.middle.as_ref()];
