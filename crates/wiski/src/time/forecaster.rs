@@ -639,7 +639,7 @@ impl Running {
             let series = running.series(window, from);
             let effort = match running.system.dim() {
                 _ if known => Effort { starts: 0, first: 0, best: 15 },
-                0..40 => Effort { starts: 2, first: 25, best: 80 },
+                0..40 if running.system.lags().is_empty() => Effort { starts: 2, first: 18, best: 60 },
                 _ => Effort { starts: 0, first: 0, best: 20 },
             };
             fit::fit(&mut running.system, &series, None, effort)?;
