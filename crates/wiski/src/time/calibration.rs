@@ -70,16 +70,21 @@ impl Calibration {
         Self { ranges: vec![Range::default(); ranges], deviations, span }
     }
 
+    /// What counts as a miss in each range, in deviations.
+    pub(super) fn thresholds(&self) -> Vec<f64> {
+        let middle = |k: usize| 2f64.powf(0.5 * (k as f64 + 1.0)).round() as usize;
+        (0..self.ranges.len()).map(|k| self.quantile(middle(k).max(1), REFERENCE)).collect()
+    }
+
     /// How many steps ahead forecasts are compared.
     pub(super) fn horizon(&self) -> usize {
         self.deviations.len()
     }
 
     /// Learns the error of a forecast h steps ahead; `apart` is the number of steps between two forecasts that are
-    /// compared.
-    pub(super) fn learn(&mut self, h: usize, error: f64, apart: usize) {
+    /// compared, and `thresholds` are those of before the forecast was.
+    pub(super) fn learn(&mut self, h: usize, error: f64, apart: usize, thresholds: &[f64]) {
         let Some(&deviation) = self.deviations.get(h - 1) else { return };
-        let quantile = self.quantile(h, REFERENCE);
         let place = range(h);
         let range = &mut self.ranges[place];
         range.squares += error * error;
@@ -91,7 +96,7 @@ impl Calibration {
             return;
         }
         let score = (error / deviation).abs().min(1e6);
-        let missed = f64::from(u8::from(score > quantile)) - SAFETY * (1.0 - REFERENCE);
+        let missed = f64::from(u8::from(score > thresholds[place])) - SAFETY * (1.0 - REFERENCE);
         let new = (apart as f64 / h as f64).min(1.0) * every / width;
         range.correction = (range.correction + RATE * new * missed).clamp(-SMALLEST, LARGEST);
         if range.scores.len() == MOST {
@@ -161,10 +166,11 @@ mod tests {
     fn widths_follow_the_errors_where_there_are_many() {
         let mut c = Calibration::new(vec![1.0; 8], 1e9);
         for i in 0..400 {
+            let thresholds = c.thresholds();
             for h in 1..=8 {
                 // Errors twice as large as predicted, spread as a Gaussian.
                 let z = normal::quantile((f64::from(i * 181 % 400) + 0.5) / 400.0);
-                c.learn(h, 2.0 * z, 4);
+                c.learn(h, 2.0 * z, 4, &thresholds);
             }
         }
         for h in [1, 3, 8] {

@@ -478,10 +478,12 @@ impl Running {
             past: flight.past.clone(),
         };
         let means = ahead::means(&self.system, &flight.belief, &future).mean;
+        let thresholds = self.calibration.thresholds();
         for (k, mean) in rows.zip(means) {
             let ahead = (window.steps[k] - flight.step).max(1) as usize;
             if let Some(y) = window.target(k) {
-                self.calibration.learn(ahead, (y - self.shift) / self.factor - mean, apart);
+                let error = (y - self.shift) / self.factor - mean;
+                self.calibration.learn(ahead, error, apart, &thresholds);
             }
         }
     }

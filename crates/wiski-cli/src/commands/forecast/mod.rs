@@ -19,7 +19,6 @@ use self::clock::Clock;
 use self::rows::One;
 use self::show::{Done, Names};
 use crate::files::Inputs;
-use crate::names;
 use crate::output::{self, Output};
 use crate::reading::ReadingOptions;
 
