@@ -140,8 +140,9 @@ impl Restore for Forecaster {
         for component in running.system.components() {
             match component {
                 Component::Effect { effect, .. } => effect.check(width)?,
-                Component::Season { harmonics, .. } => {
-                    length("harmonics", harmonics.len().min(1 << 10), harmonics.len())?
+                Component::Season { harmonics, .. } if harmonics.len() > 1 << 10 => {
+                    let reason = format!("{} harmonics of a season", harmonics.len());
+                    return Err(Error::Config { field: "seasons".into(), reason });
                 }
                 _ => {}
             }
