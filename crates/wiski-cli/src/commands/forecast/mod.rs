@@ -184,14 +184,11 @@ impl Forecast {
         let seen = model.last_time().map_or(0, |last| one.times.partition_point(|t| *t <= last));
         let (times, targets) = (&one.times[seen..], &one.targets[seen..]);
         let known = &one.inputs[seen * width..];
-        let backtest = match self.backtest {
-            Some(origins) => {
-                Some(model.backtest(times, known, targets, steps as usize, origins, self.level)?)
-            }
-            None => {
-                model.extend(times, known, targets)?;
-                None
-            }
+        let backtest = if let Some(origins) = self.backtest {
+            Some(model.backtest(times, known, targets, steps as usize, origins, self.level)?)
+        } else {
+            model.extend(times, known, targets)?;
+            None
         };
         let (ahead_times, ahead_inputs) = self.ahead(one, &model, steps as usize, horizon, width)?;
         let ahead = model.forecast_at(&ahead_times, &ahead_inputs, self.level)?;
