@@ -27,7 +27,8 @@ use clap::{Parser, Subcommand};
 Examples:
   wiski stream data.csv --target y --report out      learn a file, write a report
   tail -f log.csv | wiski stream - --target y --emit  one prediction a row, as it arrives
-  wiski predict model.wiski new.csv > predicted.csv   use a saved model")]
+  wiski predict model.wiski new.csv > predicted.csv   use a saved model
+  wiski forecast sales.csv --time day --target sold --horizon 28d   what comes next")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -39,6 +40,8 @@ enum Command {
     Stream(Box<commands::stream::Stream>),
     /// Add predictions to the rows of a file
     Predict(commands::predict::Predict),
+    /// Say what comes next in a series
+    Forecast(Box<commands::forecast::Forecast>),
     /// Learn further rows into a saved model
     Update(commands::update::Update),
     /// Fit the hyperparameters of a model to everything it has learned
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Stream(command) => command.run(),
         Command::Predict(command) => command.run(),
+        Command::Forecast(command) => command.run(),
         Command::Update(command) => command.run(),
         Command::Refit(command) => command.run(),
         Command::Forget(command) => command.run(),

@@ -335,10 +335,12 @@ fn odd_names_are_made_fit_to_show() {
 
 #[test]
 fn empty_figures_say_so() {
-    let empty: [Box<dyn Figure>; 10] = [
+    let empty: [Box<dyn Figure>; 12] = [
         Box::new(Curve::default()),
         Box::new(Samples::default()),
         Box::new(Effects::default()),
+        Box::new(SeriesForecast::default()),
+        Box::new(SeriesComponents::default()),
         Box::new(Map { fields: vec![Field::default()], ..Map::default() }),
         Box::new(LearningCurves::default()),
         Box::new(Hyperparameters::default()),

@@ -36,7 +36,8 @@
 //!     rows in memory; inducing points learned on them.
 //! 13. [`exact`]: the exact process without a grid, for few rows.
 //! 14. [`conformal`]: intervals that hold along a stream, whatever the data do.
-//! 15. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
+//! 15. [`time`]: series with trend, seasons, inputs and lags, and their forecasts.
+//! 16. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
 //!     rows.
 //!
 //! # Features
@@ -92,6 +93,8 @@ pub mod exact;
 
 pub mod conformal;
 
+pub mod time;
+
 pub mod model;
 
 pub mod decide;
@@ -109,6 +112,7 @@ pub use model::{
 pub use pool::Pool;
 pub use posterior::{Posterior, Prediction, Predictor};
 pub use stats::Stats;
+pub use time::{ForecastSettings, Forecaster};
 
 /// The code in the README is tested with the documentation.
 #[cfg(doctest)]

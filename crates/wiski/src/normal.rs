@@ -12,6 +12,12 @@ pub(crate) fn cumulative(z: f64) -> f64 {
     0.5 * libm::erfc(-z * FRAC_1_SQRT_2)
 }
 
+/// The continuous ranked probability score of N(0, s²) at x (Gneiting and Raftery 2007, eq. 5).
+pub(crate) fn crps(x: f64, s: f64) -> f64 {
+    let z = x / s;
+    s * (z * (2.0 * cumulative(z) - 1.0) + 2.0 * density(z) - 1.0 / PI.sqrt())
+}
+
 /// Below this the tails are computed by their continued fraction.
 const TAIL: f64 = -5.0;
 

@@ -57,6 +57,26 @@ pub(crate) fn quadratic_lower(a: &[f64], x: &[f64]) -> f64 {
     Arch::new().dispatch(QuadraticLower { a, x })
 }
 
+/// A_ij ← a_i a_j A_ij over the rows of a padded symmetric matrix.
+pub(crate) fn scale_both(rows: &mut [f64], stride: usize, a: &[f64]) {
+    Arch::new().dispatch(ScaleBoth { rows, stride, a });
+}
+
+/// A_ij ← A_ij − x_i x_j over the rows of a padded symmetric matrix.
+pub(crate) fn deflate_both(rows: &mut [f64], stride: usize, x: &[f64]) {
+    Arch::new().dispatch(DeflateBoth { rows, stride, x });
+}
+
+/// A_ij ← A_ij − x_i y_j − y_i x_j over the rows of a padded symmetric matrix.
+pub(crate) fn deflate_two(rows: &mut [f64], stride: usize, x: &[f64], y: &[f64]) {
+    Arch::new().dispatch(DeflateTwo { rows, stride, x, y });
+}
+
+/// Σ_j a_j b_j c_j.
+pub(crate) fn dot_three(a: &[f64], b: &[f64], c: &[f64]) -> f64 {
+    Arch::new().dispatch(DotThree { a, b, c })
+}
+
 /// out = F x and F ← F − γ (F x) xᵀ in one sweep over the rows of F.
 pub(crate) fn dot_rows_and_deflate(rows: &mut [f64], stride: usize, x: &[f64], gamma: f64, out: &mut [f64]) {
     Arch::new().dispatch(DotRowsAndDeflate { rows, stride, x, gamma, out });
@@ -326,6 +346,84 @@ impl WithSimd for DotRowsAndDeflate<'_> {
     }
 }
 
+struct ScaleBoth<'a> {
+    rows: &'a mut [f64],
+    stride: usize,
+    a: &'a [f64],
+}
+
+impl WithSimd for ScaleBoth<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (row, &a) in self.rows.chunks_exact_mut(self.stride).zip(self.a) {
+            row.iter_mut().zip(self.a).for_each(|(v, b)| *v *= a * b);
+        }
+    }
+}
+
+struct DeflateBoth<'a> {
+    rows: &'a mut [f64],
+    stride: usize,
+    x: &'a [f64],
+}
+
+impl WithSimd for DeflateBoth<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (row, &x) in self.rows.chunks_exact_mut(self.stride).zip(self.x) {
+            row.iter_mut().zip(self.x).for_each(|(v, y)| *v -= x * y);
+        }
+    }
+}
+
+struct DeflateTwo<'a> {
+    rows: &'a mut [f64],
+    stride: usize,
+    x: &'a [f64],
+    y: &'a [f64],
+}
+
+impl WithSimd for DeflateTwo<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let (x, y) = (self.x, self.y);
+        for ((row, &xi), &yi) in self.rows.chunks_exact_mut(self.stride).zip(x).zip(y) {
+            row.iter_mut().zip(x).zip(y).for_each(|((v, x), y)| *v -= xi * y + yi * x);
+        }
+    }
+}
+
+struct DotThree<'a> {
+    a: &'a [f64],
+    b: &'a [f64],
+    c: &'a [f64],
+}
+
+impl WithSimd for DotThree<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        let mut sums = [0.0; LANES];
+        let (a, ra) = self.a.as_chunks::<LANES>();
+        let (b, rb) = self.b.as_chunks::<LANES>();
+        let (c, rc) = self.c.as_chunks::<LANES>();
+        for ((a, b), c) in a.iter().zip(b).zip(c) {
+            for i in 0..LANES {
+                sums[i] += a[i] * b[i] * c[i];
+            }
+        }
+        let rest: f64 = ra.iter().zip(rb).zip(rc).map(|((a, b), c)| a * b * c).sum();
+        sums.iter().sum::<f64>() + rest
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,6 +447,42 @@ mod tests {
                 assert!((forward - right[i]).abs() < 1e-14, "{n}: {forward} {}", right[i]);
                 assert!((backward - right[i]).abs() < 1e-14, "{n}: {backward} {}", right[i]);
             }
+        }
+    }
+
+    #[test]
+    fn symmetric_sweeps_equal_their_plain_forms() {
+        for n in [1, 7, 16, 21] {
+            let stride = padded(n);
+            let padded_vector = |seed| {
+                let mut v = vector(n, seed);
+                v.resize(stride, 0.0);
+                v
+            };
+            let (a, x, y) = (padded_vector(0.3), padded_vector(0.7), padded_vector(1.1));
+            let start: Vec<f64> = (0..n * stride)
+                .map(|k| if k % stride < n { ((k / stride + k % stride) as f64).sin() } else { 0.0 })
+                .collect();
+            let check = |name: &str, got: &[f64], plain: &dyn Fn(f64, usize, usize) -> f64| {
+                for i in 0..n {
+                    for j in 0..n {
+                        let want = plain(start[i * stride + j], i, j);
+                        assert!((got[i * stride + j] - want).abs() < 1e-14, "{name} {n} {i} {j}");
+                        assert_eq!(got[i * stride + j], got[j * stride + i], "{name} is symmetric");
+                    }
+                }
+            };
+            let mut m = start.clone();
+            scale_both(&mut m, stride, &a);
+            check("scale_both", &m, &|v, i, j| a[i] * a[j] * v);
+            let mut m = start.clone();
+            deflate_both(&mut m, stride, &x);
+            check("deflate_both", &m, &|v, i, j| v - x[i] * x[j]);
+            let mut m = start.clone();
+            deflate_two(&mut m, stride, &x, &y);
+            check("deflate_two", &m, &|v, i, j| v - x[i] * y[j] - y[i] * x[j]);
+            let plain: f64 = (0..n).map(|i| a[i] * x[i] * y[i]).sum();
+            assert!((dot_three(&a[..n], &x[..n], &y[..n]) - plain).abs() < 1e-14);
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod explore;
+pub(crate) mod forecast;
 pub(crate) mod forget;
 pub(crate) mod info;
 pub(crate) mod merge;

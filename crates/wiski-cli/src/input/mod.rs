@@ -32,6 +32,7 @@ pub(crate) use options::{Format, Options};
 pub(crate) use rows::{Row, Rows, Selection, Target, TargetKind};
 pub(crate) use source::Source;
 pub(crate) use table::Table;
+pub(crate) use time::write as write_time;
 
 use error::Fault;
 use value::Value;

@@ -39,7 +39,7 @@ pub(super) fn parse(text: &str) -> Option<f64> {
 }
 
 /// Appends the time this many nanoseconds after the beginning of 1970, without a zone.
-pub(super) fn write(nanoseconds: i128, out: &mut String) {
+pub(crate) fn write(nanoseconds: i128, out: &mut String) {
     let written = match Timestamp::from_nanosecond(nanoseconds) {
         Ok(time) => write!(out, "{}", TimeZone::UTC.to_datetime(time)),
         // Beyond the year 9999.

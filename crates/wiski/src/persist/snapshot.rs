@@ -9,6 +9,7 @@ use crate::decide::Optimizer;
 use crate::error::{Error, Result};
 use crate::model::{OnlineClassifier, OnlineRegressor, Wiski};
 use crate::stats::Stats;
+use crate::time::Forecaster;
 
 /// The version of the format that is written. Older ones stay readable.
 pub const FORMAT_VERSION: u32 = 2;
@@ -38,6 +39,9 @@ impl Persistent for OnlineClassifier {
 }
 impl Persistent for Optimizer {
     const KIND: &'static str = "optimizer";
+}
+impl Persistent for Forecaster {
+    const KIND: &'static str = "forecaster";
 }
 impl Persistent for Stored {
     const KIND: &'static str = "model";

@@ -1,0 +1,432 @@
+//! Which seasons rows show, and which harmonics of a season they need.
+//!
+//! Everything is read off the spectrum of the rows without their quadratic trend, under a Hann window w:
+//! S(f) = |Σ w y e^{−2πift}|²/Σ w², which for white noise of variance σ² has mean σ² at every frequency. A line stands out
+//! where S is far above its neighbors. Its frequency may be a multiple of that of the season, so multiples of its period
+//! are tried; the period counts whose harmonics together explain most, less what as many lines of noise would. The
+//! harmonics of a season found are taken out by least squares, and the rest is searched again.
+
+use std::f64::consts::TAU;
+
+use faer::Mat;
+use realfft::RealFftPlanner;
+
+use super::plan::PlannedSeason;
+use crate::dense;
+use crate::error::Result;
+
+/// A line counts if it is so many times as strong as what is around it: noise is, once in four hundred.
+const STRONG: f64 = 6.0;
+/// A season must explain at least this share of the variance around the trend.
+const SHARE: f64 = 0.02;
+/// The same for a multiple of a season already found.
+const SHARE_MULTIPLE: f64 = 0.004;
+/// How much more rows a multiple apart resemble each other than those one season more or less.
+const CONTRAST: f64 = 0.05;
+/// The correlation of rows one further season apart, at least.
+const RESEMBLANCE: f64 = 0.3;
+/// The longest multiple that is tried.
+const LONGEST_MULTIPLE: u32 = 12;
+/// The most seasons found.
+const MOST: usize = 3;
+/// The most harmonics of all seasons together.
+const MOST_HARMONICS: usize = 72;
+/// How far from a whole number of steps a period may have been found, in units of period²/span, which would be one turn
+/// more or less; and how much more may then be left of the rows.
+const TOLD: f64 = 0.3;
+const WORSE: f64 = 1.06;
+/// A season must be seen at least so many times to be found.
+const TURNS: f64 = 3.0;
+
+/// Rows ready for spectra, interpolated to a regular grid: gaps would otherwise leave lines of their own.
+#[derive(Clone)]
+struct Spectrum {
+    times: Vec<f64>,
+    /// What is left of the targets.
+    rest: Vec<f64>,
+    window: Vec<f64>,
+    norm: f64,
+    span: f64,
+}
+
+impl Spectrum {
+    fn new(times: &[f64], targets: &[f64]) -> Result<Self> {
+        let (first, last) = (times[0], times[times.len() - 1]);
+        let span = (last - first).max(1.0);
+        let n = (span.round() as usize + 1).clamp(16, 1 << 15);
+        let scale = span / (n - 1) as f64;
+        let mut row = 0;
+        let grid: Vec<f64> = (0..n).map(|i| first + i as f64 * scale).collect();
+        let value = |t: &f64| {
+            while row + 2 < times.len() && times[row + 1] < *t {
+                row += 1;
+            }
+            let gap = times[row + 1] - times[row];
+            let u = if gap > 0.0 { ((t - times[row]) / gap).clamp(0.0, 1.0) } else { 0.0 };
+            (1.0 - u) * targets[row] + u * targets[row + 1]
+        };
+        let rest = grid.iter().map(value).collect();
+        let hann = |i: usize| 0.5 - 0.5 * (TAU * (i as f64 + 0.5) / n as f64).cos();
+        let window: Vec<f64> = (0..n).map(hann).collect();
+        let norm = window.iter().map(|w| w * w).sum();
+        let mut spectrum = Self { times: grid, rest, window, norm, span };
+        let trend: Vec<Vec<f64>> = (0..3)
+            .map(|k| spectrum.times.iter().map(|t| (2.0 * (t - first) / span - 1.0).powi(k)).collect())
+            .collect();
+        spectrum.remove(&trend)?;
+        Ok(spectrum)
+    }
+
+    /// Takes out the least-squares fit of some columns.
+    fn remove(&mut self, columns: &[Vec<f64>]) -> Result<()> {
+        let n = columns.len();
+        let inner = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let ridge = 1e-9 * self.times.len() as f64;
+        let gram =
+            Mat::from_fn(n, n, |i, j| inner(&columns[i], &columns[j]) + if i == j { ridge } else { 0.0 });
+        let l = dense::cholesky(gram)?;
+        let right: Vec<f64> = columns.iter().map(|c| inner(c, &self.rest)).collect();
+        let mut weights = dense::solve_vector(l.as_ref(), &right);
+        dense::solve_lower_transposed(l.as_ref(), faer::ColMut::from_slice_mut(&mut weights).as_mat_mut());
+        for (column, weight) in columns.iter().zip(&weights) {
+            self.rest.iter_mut().zip(column).for_each(|(y, c)| *y -= weight * c);
+        }
+        Ok(())
+    }
+
+    fn remove_season(&mut self, season: &PlannedSeason) -> Result<()> {
+        let wave = |j: &u32| {
+            let angle = |t: &f64| TAU * f64::from(*j) * t / season.period;
+            let cos = self.times.iter().map(|t| angle(t).cos()).collect();
+            [cos, self.times.iter().map(|t| angle(t).sin()).collect()]
+        };
+        let columns: Vec<Vec<f64>> = season.harmonics.iter().flat_map(wave).collect();
+        self.remove(&columns)
+    }
+
+    /// S(f).
+    fn power(&self, f: f64) -> f64 {
+        let (mut c, mut s) = (0.0, 0.0);
+        for ((t, y), w) in self.times.iter().zip(&self.rest).zip(&self.window) {
+            let (sin, cos) = (TAU * f * t).sin_cos();
+            c += w * y * cos;
+            s += w * y * sin;
+        }
+        (c * c + s * s) / self.norm
+    }
+
+    /// The correlation of what is left with itself after a lag, in steps.
+    fn correlation(&self, lag: f64) -> f64 {
+        let n = self.rest.len();
+        let lag = (lag * (n - 1) as f64 / self.span).round() as usize;
+        if 4 * lag > 3 * n {
+            return 0.0;
+        }
+        let inner: f64 = self.rest[lag..].iter().zip(&self.rest).map(|(a, b)| a * b).sum();
+        let total: f64 = self.rest.iter().map(|y| y * y).sum();
+        inner / total.max(1e-300) * n as f64 / (n - lag) as f64
+    }
+
+    /// S at all frequencies up to a half a step, and their distance.
+    fn periodogram(&self) -> (Vec<f64>, f64) {
+        let n = self.rest.len();
+        let size = (2 * n).next_power_of_two();
+        let mut values: Vec<f64> = self.rest.iter().zip(&self.window).map(|(y, w)| y * w).collect();
+        values.resize(size, 0.0);
+        let fft = RealFftPlanner::<f64>::new().plan_fft_forward(size);
+        let mut lines = fft.make_output_vec();
+        // Lengths are those that the plan asks for.
+        if fft.process(&mut values, &mut lines).is_err() {
+            return (Vec::new(), 1.0);
+        }
+        let scale = self.span / (n - 1) as f64;
+        (lines.iter().map(|z| z.norm_sqr() / self.norm).collect(), 1.0 / (size as f64 * scale))
+    }
+}
+
+/// The harmonics that a season needs, with the sum by which they stand out; `taken` are other seasons'.
+fn harmonics(spectrum: &Spectrum, period: f64, taken: &[PlannedSeason], most: usize) -> (Vec<u32>, f64) {
+    let top = ((period / 2.0 - 0.01).floor().max(1.0) as u32).min(400);
+    let resolved = 0.5 / spectrum.span;
+    let free = |j: u32| {
+        let f = f64::from(j) / period;
+        let same =
+            |s: &PlannedSeason| s.harmonics.iter().any(|i| (f64::from(*i) / s.period - f).abs() < resolved);
+        !taken.iter().any(same)
+    };
+    let candidates: Vec<u32> = (1..=top).filter(|j| free(*j)).collect();
+    if spectrum.span < 1.5 * period {
+        // Hardly seen once: only its slow waves, and the prior decides.
+        return (candidates.into_iter().take(2).collect(), 0.0);
+    }
+    let lines: Vec<(u32, f64)> =
+        candidates.iter().map(|&j| (j, spectrum.power(f64::from(j) / period))).collect();
+    // What is around a line: halfway to the next ones, where the window can tell them apart.
+    let apart = spectrum.span > 4.0 * period;
+    let between: Vec<f64> = if apart {
+        (0..=top).map(|j| spectrum.power((f64::from(j) + 0.5) / period)).collect()
+    } else {
+        let mut powers: Vec<f64> = lines.iter().map(|l| l.1).collect();
+        powers.sort_by(f64::total_cmp);
+        vec![powers.get(powers.len() / 2).copied().unwrap_or(0.0); top as usize + 1]
+    };
+    let background = |j: u32| {
+        let around = &between[(j as usize).saturating_sub(9)..(j as usize + 9).min(between.len())];
+        let mut sorted = around.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() / 2] / std::f64::consts::LN_2
+    };
+    let mut strong: Vec<(u32, f64, f64)> = lines
+        .iter()
+        .map(|&(j, power)| (j, power, background(j)))
+        .filter(|&(_, power, around)| power > STRONG * around)
+        .collect();
+    strong.sort_by(|a, b| b.1.total_cmp(&a.1));
+    strong.truncate(most);
+    let gain = strong.iter().map(|&(_, power, around)| power - STRONG * around).sum();
+    let mut chosen: Vec<u32> = strong.iter().map(|s| s.0).collect();
+    if chosen.is_empty() {
+        chosen.extend(candidates.first());
+    }
+    chosen.sort_unstable();
+    (chosen, gain)
+}
+
+/// Declared seasons with their harmonics, the shortest first.
+pub(super) fn declared(times: &[f64], targets: &[f64], periods: &[f64]) -> Result<Vec<PlannedSeason>> {
+    let mut periods: Vec<f64> = periods.iter().copied().filter(|p| *p > 2.0).collect();
+    periods.sort_by(f64::total_cmp);
+    periods.dedup();
+    let mut spectrum = Spectrum::new(times, targets)?;
+    let mut seasons: Vec<PlannedSeason> = Vec::new();
+    for period in periods {
+        let used: usize = seasons.iter().map(|s| s.harmonics.len()).sum();
+        let (harmonics, _) =
+            harmonics(&spectrum, period, &seasons, MOST_HARMONICS.saturating_sub(used).max(2));
+        if harmonics.is_empty() {
+            continue;
+        }
+        let season = PlannedSeason { period, harmonics };
+        spectrum.remove_season(&season)?;
+        seasons.push(season);
+    }
+    Ok(seasons)
+}
+
+/// The seasons that rows show, the shortest first.
+pub(super) fn found(times: &[f64], targets: &[f64]) -> Result<Vec<PlannedSeason>> {
+    let mut spectrum = Spectrum::new(times, targets)?;
+    let total: f64 = spectrum.rest.iter().map(|y| y * y).sum();
+    let mut seasons: Vec<PlannedSeason> = Vec::new();
+    while seasons.len() < MOST {
+        let Some((period, share)) = strongest(&spectrum, &seasons) else { break };
+        let period = whole(&spectrum, period)?;
+        let used: usize = seasons.iter().map(|s| s.harmonics.len()).sum();
+        let most = MOST_HARMONICS.saturating_sub(used).max(2);
+        let (harmonics, _) = harmonics(&spectrum, period, &seasons, most);
+        let season = PlannedSeason { period, harmonics };
+        let before: f64 = spectrum.rest.iter().map(|y| y * y).sum();
+        spectrum.remove_season(&season)?;
+        let after: f64 = spectrum.rest.iter().map(|y| y * y).sum();
+        if before - after < share * total {
+            break;
+        }
+        seasons.push(season);
+    }
+    let mut periods: Vec<f64> = seasons.iter().map(|s| s.period).collect();
+    periods.sort_by(f64::total_cmp);
+    for i in 1..periods.len() {
+        // A week is seven days, where it might be.
+        let short = periods[i - 1];
+        let multiple = (periods[i] / short).round() * short;
+        if (periods[i] - multiple).abs() < 0.1 * periods[i] * periods[i] / spectrum.span {
+            periods[i] = multiple;
+        }
+    }
+    declared(times, targets, &periods)
+}
+
+/// The period of the strongest season in what is left, and the share of the variance that it must explain.
+fn strongest(spectrum: &Spectrum, taken: &[PlannedSeason]) -> Option<(f64, f64)> {
+    // A week is seven days: its lines are many and weak, and none of them may stand out. But days a week apart resemble
+    // each other more than days six or eight apart do, and those two weeks apart again.
+    let contrast = |period: f64, short: f64| {
+        let peak = |lag: f64| {
+            let around = spectrum.correlation(lag - short) + spectrum.correlation(lag + short);
+            spectrum.correlation(lag) - 0.5 * around
+        };
+        peak(period).min(peak(2.0 * period))
+    };
+    let mut best: Option<(f64, f64)> = None;
+    // Multiples of the shortest season only, and one of them: four weeks are no season of their own.
+    let short = taken.iter().map(|s| s.period).min_by(f64::total_cmp).filter(|_| taken.len() == 1);
+    if let Some(short) = short {
+        for m in 2..=LONGEST_MULTIPLE {
+            let period = f64::from(m) * short;
+            if period > spectrum.span / TURNS || taken.iter().any(|s| (s.period - period).abs() < 0.5 * short)
+            {
+                continue;
+            }
+            let found = contrast(period, short);
+            // Two weeks are as good as one: the first of several counts.
+            if found > CONTRAST && best.is_none_or(|(_, most)| found > 1.4 * most) {
+                best = Some((period, found));
+            }
+        }
+    }
+    if let Some((period, _)) = best {
+        return Some((period, SHARE_MULTIPLE));
+    }
+    let (period, _) = strongest_line(spectrum, taken)?;
+    let period = shortest(spectrum, period, taken);
+    (taken.is_empty() || spectrum.correlation(period) > RESEMBLANCE).then_some((period, SHARE))
+}
+
+/// The period of the line that stands out most, or a multiple of it, and the gain of its harmonics.
+fn strongest_line(spectrum: &Spectrum, taken: &[PlannedSeason]) -> Option<(f64, f64)> {
+    let (lines, step) = spectrum.periodogram();
+    let (lowest, highest) = ((TURNS / spectrum.span / step) as usize + 1, lines.len() * 4 / 5);
+    if lowest + 8 >= highest {
+        return None;
+    }
+    let background = |k: usize| {
+        // A third of an octave and at least some resolved lines to each side, without the line itself.
+        let reach = (k / 4).max(16);
+        let around = lines[k.saturating_sub(reach).max(1)..(k + reach).min(lines.len())].iter();
+        let mut sorted: Vec<f64> = around.copied().collect();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() / 2] / std::f64::consts::LN_2
+    };
+    let peak = |k: &usize| lines[*k] >= lines[k - 1] && lines[*k] >= lines[k + 1];
+    let mut peaks: Vec<(usize, f64)> = (lowest..highest)
+        .filter(peak)
+        .filter(|&k| lines[k] > 3.0 * STRONG * background(k))
+        .map(|k| (k, lines[k]))
+        .collect();
+    peaks.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let mut best: Option<(f64, f64)> = None;
+    for &(k, _) in peaks.iter().take(3) {
+        let base = refine(spectrum, 1.0 / (k as f64 * step), 1);
+        for multiple in 1..=8u32 {
+            let rough = f64::from(multiple) * base;
+            if rough > spectrum.span / TURNS {
+                break;
+            }
+            let period = refine(spectrum, rough, multiple);
+            let (_, gain) = harmonics(spectrum, period, taken, MOST_HARMONICS);
+            // A longer period has room for more lines: it must be clearly better.
+            if best.is_none_or(|(_, most)| gain > 1.03 * most) && gain > 0.0 {
+                best = Some((period, gain));
+            }
+        }
+    }
+    best
+}
+
+/// A part of the period, if most of the season repeats after it: a day within a week comes first, and what is left of the
+/// week is found then.
+fn shortest(spectrum: &Spectrum, period: f64, taken: &[PlannedSeason]) -> f64 {
+    let (lines, _) = harmonics(spectrum, period, taken, MOST_HARMONICS);
+    let power = |j: &u32| spectrum.power(f64::from(*j) / period);
+    let all: f64 = lines.iter().map(power).sum();
+    let parts = (2..=8u32).rev().filter(|m| lines.contains(m));
+    let mut repeats =
+        parts.filter(|m| lines.iter().filter(|j| **j % m == 0).map(power).sum::<f64>() > 0.5 * all);
+    repeats.next().map_or(period, |m| period / f64::from(m))
+}
+
+/// The period nearby at which its line and the multiples of it are strongest; whole numbers of steps where they are as
+/// good as can be told.
+fn refine(spectrum: &Spectrum, period: f64, multiple: u32) -> f64 {
+    let lines = [multiple, 2 * multiple, 3 * multiple];
+    let strength = |p: f64| {
+        lines
+            .iter()
+            .filter(|j| f64::from(**j) < p / 2.0)
+            .map(|&j| spectrum.power(f64::from(j) / p))
+            .sum::<f64>()
+    };
+    let width = period * period / spectrum.span / f64::from(multiple);
+    let (mut best, mut at) = (strength(period), period);
+    for scale in [0.25, 0.06, 0.015] {
+        let center = at;
+        for k in -4i32..=4 {
+            let p = center + f64::from(k) * scale * width;
+            let value = strength(p);
+            if value > best {
+                (best, at) = (value, p);
+            }
+        }
+    }
+    at
+}
+
+/// A whole number of steps, if rows repeat after it as well as after the period found: clocks count in whole steps, and the
+/// strongest line of a series that changes lies a little beside them.
+fn whole(spectrum: &Spectrum, period: f64) -> Result<f64> {
+    let whole = period.round();
+    if whole < 3.0 || (period - whole).abs() > TOLD * period * period / spectrum.span {
+        return Ok(period);
+    }
+    let left = |period: f64| -> Result<f64> {
+        let top = ((period / 2.0 - 0.01).floor() as u32).clamp(1, 4);
+        let mut rest = spectrum.clone();
+        rest.remove_season(&PlannedSeason { period, harmonics: (1..=top).collect() })?;
+        Ok(rest.rest.iter().map(|y| y * y).sum())
+    };
+    Ok(if left(whole)? < WORSE * left(period)? { whole } else { period })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::RngExt;
+    use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
+
+    fn wave(n: usize, f: impl Fn(f64) -> f64) -> (Vec<f64>, Vec<f64>) {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+        let times: Vec<f64> = (0..n).filter(|_| random.random::<f64>() > 0.1).map(|i| i as f64).collect();
+        let targets = times.iter().map(|&t| f(t) + 0.6 * (random.random::<f64>() - 0.5)).collect();
+        (times, targets)
+    }
+
+    #[test]
+    fn day_and_week_are_found_with_the_harmonics_they_need() {
+        let (times, targets) = wave(2016, |t| {
+            let day = TAU * t / 24.0;
+            let week = TAU * t / 168.0;
+            1e-3 * t + day.sin() + 0.5 * (2.0 * day).cos() + 0.4 * week.cos() + 0.3 * (3.0 * week).sin()
+        });
+        let found = found(&times, &targets).unwrap();
+        let periods: Vec<f64> = found.iter().map(|s| s.period).collect();
+        assert_eq!(periods.len(), 2, "{found:?}");
+        assert!((periods[0] - 24.0).abs() < 0.02 && (periods[1] - 168.0).abs() < 1.0, "{periods:?}");
+        assert!(found[0].harmonics.contains(&1) && found[0].harmonics.contains(&2), "{found:?}");
+        assert!(found[1].harmonics.contains(&1) && found[1].harmonics.contains(&3), "{found:?}");
+        assert!(found.iter().all(|s| s.harmonics.len() <= 5), "{found:?}");
+    }
+
+    #[test]
+    fn a_period_between_steps_is_found() {
+        let (times, targets) =
+            wave(1700, |t| 1e-5 * t * t + (TAU * t / 52.18).sin() + 0.3 * (2.0 * TAU * t / 52.18).cos());
+        let found = found(&times, &targets).unwrap();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!((found[0].period - 52.18).abs() < 0.1, "{found:?}");
+    }
+
+    #[test]
+    fn noise_and_a_walk_have_no_season() {
+        let (times, targets) = wave(1500, |_| 0.0);
+        assert_eq!(found(&times, &targets).unwrap(), []);
+        let mut level = 0.0;
+        let walk: Vec<f64> = targets
+            .iter()
+            .map(|y| {
+                level += y;
+                level
+            })
+            .collect();
+        assert_eq!(found(&times, &walk).unwrap(), []);
+    }
+}
