@@ -197,7 +197,7 @@ async fn dispatch(
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(
         CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'self'; frame-ancestors 'none'"),
+        HeaderValue::from_static("default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"),
     );
     let (took, status) = (start.elapsed(), response.status().as_u16());
     app.engine.metrics.record(name, method, status, took);
