@@ -20,7 +20,8 @@ struct Server {
 impl Server {
     fn start(folder: &Folder, options: &str) -> Self {
         let arguments = format!("serve --models models --listen 127.0.0.1:0 --log error {options}");
-        let mut child = folder.command(&arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            folder.command(&arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         lines.read_line(&mut line).unwrap();
@@ -40,7 +41,10 @@ impl Server {
 fn send(address: &str, method: &str, path: &str, key: &str, body: &str) -> Option<(u16, Value)> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
-    let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\nidempotency-key: {key}\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\nidempotency-key: {key}\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     stream.write_all(head.as_bytes()).ok()?;
     stream.write_all(body.as_bytes()).ok()?;
     let mut answer = Vec::new();
@@ -48,7 +52,8 @@ fn send(address: &str, method: &str, path: &str, key: &str, body: &str) -> Optio
     let text = String::from_utf8(answer).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "))?.parse::<usize>().ok()?;
+    let length =
+        head.lines().find_map(|line| line.strip_prefix("content-length: "))?.parse::<usize>().ok()?;
     (body.len() == length).then(|| (status, serde_json::from_str(body).unwrap_or(Value::Null)))
 }
 
@@ -94,7 +99,8 @@ fn survives(kills: usize, seed: u64) {
                         let (next, count, _) = *client;
                         let base = 1000 + 1_000_000 * c as u64 + next;
                         let key = format!("c{c}-{next}");
-                        let answer = send(address, "POST", "/v2/models/m/learn", &key, &rows(base, base + count));
+                        let answer =
+                            send(address, "POST", "/v2/models/m/learn", &key, &rows(base, base + count));
                         let Some((status, answer)) = answer else { return };
                         assert_eq!((status, &answer["learned"]), (200, &json!(count)), "{answer}");
                         *client = (next + count, 1 + (next + count) % 7, next + count);
@@ -108,8 +114,14 @@ fn survives(kills: usize, seed: u64) {
         let seen = ok(&server.address, "GET", "/v2/models/m/stats", "")["rows"].as_u64().unwrap();
         let acknowledged: u64 = clients.iter().map(|c| c.lock().unwrap().2).sum();
         let on_the_way: u64 = clients.iter().map(|c| c.lock().unwrap().1).sum();
-        assert!(seen >= 30 + acknowledged, "kill {kill}: {seen} rows, but {acknowledged} were acknowledged after the first 30");
-        assert!(seen <= 30 + acknowledged + on_the_way, "kill {kill}: {seen} rows, and only {acknowledged} acknowledged");
+        assert!(
+            seen >= 30 + acknowledged,
+            "kill {kill}: {seen} rows, but {acknowledged} were acknowledged after the first 30"
+        );
+        assert!(
+            seen <= 30 + acknowledged + on_the_way,
+            "kill {kill}: {seen} rows, and only {acknowledged} acknowledged"
+        );
     }
     // What was on the way is sent again; then every row is there once.
     let mut all: Vec<u64> = (0..30).collect();
@@ -117,12 +129,22 @@ fn survives(kills: usize, seed: u64) {
         let (next, count, _) = *client.lock().unwrap();
         let base = 1000 + 1_000_000 * c as u64;
         let key = format!("c{c}-{next}");
-        let answer = send(&server.address, "POST", "/v2/models/m/learn", &key, &rows(base + next, base + next + count)).unwrap();
+        let answer = send(
+            &server.address,
+            "POST",
+            "/v2/models/m/learn",
+            &key,
+            &rows(base + next, base + next + count),
+        )
+        .unwrap();
         assert_eq!(answer.0, 200);
         all.extend(base..base + next + count);
     }
     let stats = ok(&server.address, "GET", "/v2/models/m/stats", "");
-    assert_eq!((stats["rows"].as_u64().unwrap(), stats["count"].as_f64().unwrap()), (all.len() as u64, all.len() as f64));
+    assert_eq!(
+        (stats["rows"].as_u64().unwrap(), stats["count"].as_f64().unwrap()),
+        (all.len() as u64, all.len() as f64)
+    );
     assert!(all.len() > 30 + kills, "only {} rows in {kills} lives", all.len());
     let settings = wiski::Settings {
         features: wiski::Features::Identity,

@@ -39,14 +39,17 @@ impl Client {
 
     async fn send(&mut self, method: &str, path: &str, body: &str) -> Result<(u16, Vec<u8>), Failure> {
         let (host, length) = (&self.host, body.len());
-        let request = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}");
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
         self.stream.write_all(request.as_bytes()).await?;
         self.buffer.clear();
         loop {
             if let Some(end) = self.buffer.windows(4).position(|w| w == b"\r\n\r\n") {
                 let head = std::str::from_utf8(&self.buffer[..end])?;
                 let status = head.split(' ').nth(1).ok_or("no status")?.parse()?;
-                let length = head.lines().find_map(|l| l.strip_prefix("content-length: ")).ok_or("no length")?;
+                let length =
+                    head.lines().find_map(|l| l.strip_prefix("content-length: ")).ok_or("no length")?;
                 let whole = end + 4 + length.parse::<usize>()?;
                 while self.buffer.len() < whole {
                     self.fill().await?;
@@ -105,7 +108,11 @@ impl Latencies {
         let (count, rate) = (self.0.len(), self.0.len() as f64 / seconds);
         println!(
             "{what}: {count} in {seconds:.1} s, {rate:.0}/s; µs p50 {} p90 {} p99 {} p99.9 {} max {}",
-            at(0.5), at(0.9), at(0.99), at(0.999), at(1.0)
+            at(0.5),
+            at(0.9),
+            at(0.99),
+            at(0.999),
+            at(1.0)
         );
     }
 }
@@ -120,7 +127,8 @@ async fn predict(address: SocketAddr, rate: f64, until: Instant) -> Result<Laten
                 let mut taken = Vec::new();
                 let every = PREDICTORS as f64 / rate;
                 for i in 0u64.. {
-                    let due = start + Duration::from_secs_f64(every * (i as f64 + k as f64 / PREDICTORS as f64));
+                    let due =
+                        start + Duration::from_secs_f64(every * (i as f64 + k as f64 / PREDICTORS as f64));
                     if due >= until {
                         break;
                     }
@@ -152,7 +160,14 @@ async fn wait_until(due: Instant) {
 }
 
 /// Learns ten rows at a time, as fast as they are acknowledged; `pause` lies between two requests.
-async fn learn(address: SocketAddr, path: &str, from: u64, pause: Duration, until: Instant, rows_learned: Arc<AtomicU64>) -> Result<Latencies, Failure> {
+async fn learn(
+    address: SocketAddr,
+    path: &str,
+    from: u64,
+    pause: Duration,
+    until: Instant,
+    rows_learned: Arc<AtomicU64>,
+) -> Result<Latencies, Failure> {
     let mut client = Client::new(address).await?;
     let mut taken = Latencies::default();
     let mut next = from;
@@ -198,7 +213,14 @@ async fn main() -> Result<(), Failure> {
             make(&mut client, "load", 4000).await?;
             let until = Instant::now() + Duration::from_secs(seconds);
             let count = Arc::new(AtomicU64::new(0));
-            let learning = tokio::spawn(learn(address, "/v2/models/load/learn", 4000, Duration::from_millis(5), until, Arc::clone(&count)));
+            let learning = tokio::spawn(learn(
+                address,
+                "/v2/models/load/learn",
+                4000,
+                Duration::from_millis(5),
+                until,
+                Arc::clone(&count),
+            ));
             let mut latencies = predict(address, rate, until).await?;
             let mut learned = learning.await??;
             latencies.say("predict", seconds as f64);
@@ -210,7 +232,16 @@ async fn main() -> Result<(), Failure> {
             let (start, count) = (Instant::now(), Arc::new(AtomicU64::new(0)));
             let until = start + Duration::from_secs(seconds);
             let tasks: Vec<_> = (0..connections)
-                .map(|c| tokio::spawn(learn(address, "/v2/models/load/learn", 10_000 * (c + 1), Duration::ZERO, until, Arc::clone(&count))))
+                .map(|c| {
+                    tokio::spawn(learn(
+                        address,
+                        "/v2/models/load/learn",
+                        10_000 * (c + 1),
+                        Duration::ZERO,
+                        until,
+                        Arc::clone(&count),
+                    ))
+                })
                 .collect();
             let mut all = Latencies::default();
             for task in tasks {
@@ -226,7 +257,11 @@ async fn main() -> Result<(), Failure> {
             for i in 0..count {
                 make(&mut client, &format!("load{i}"), 200).await?;
             }
-            println!("{count} models with 200 rows each in {:.1} s, {:.0} MiB", start.elapsed().as_secs_f64(), memory(&mut client).await?);
+            println!(
+                "{count} models with 200 rows each in {:.1} s, {:.0} MiB",
+                start.elapsed().as_secs_f64(),
+                memory(&mut client).await?
+            );
             let (start, mut latencies) = (Instant::now(), Latencies::default());
             for k in 0..20 * count {
                 let sent = Instant::now();
@@ -252,7 +287,11 @@ async fn main() -> Result<(), Failure> {
                 tokio::spawn(async move {
                     let start = Instant::now();
                     while !done.load(Ordering::Relaxed) {
-                        println!("{:4.0} s {:7.1} MiB", start.elapsed().as_secs_f64(), memory(&mut client).await?);
+                        println!(
+                            "{:4.0} s {:7.1} MiB",
+                            start.elapsed().as_secs_f64(),
+                            memory(&mut client).await?
+                        );
                         tokio::time::sleep(Duration::from_secs(10)).await;
                     }
                     Ok::<_, Failure>(())

@@ -29,8 +29,10 @@ use crate::view::{Figures, View};
 const GROUP: usize = 512;
 /// Rows that share a disk sync: the first of them waits for the last.
 const GROUP_ROWS: usize = 8192;
-/// Publishing takes at most one part in so many of the writer's time.
+/// Publishing takes at most one part in so many of the writer's time while changes wait.
 const PUBLISHING: u32 = 5;
+/// A view that takes no longer than this is made before changes are answered, if none wait behind them.
+const CHEAP: Duration = Duration::from_millis(20);
 /// Answers wait so long for the view that shows what they acknowledge.
 const HELD_BACK: Duration = Duration::from_millis(5);
 /// Rows in the window of the recent coverage.
@@ -137,7 +139,7 @@ impl Hosted {
             bytes: AtomicU64::new(0),
             ended: AtomicUsize::new(0),
         });
-        let writer = Writer {
+        let mut writer = Writer {
             hosted: Arc::clone(&hosted),
             folder: folder.to_owned(),
             store,
@@ -149,8 +151,9 @@ impl Hosted {
             is_stale: false,
             published: Instant::now(),
             cost: Duration::ZERO,
+            weighed: 0,
         };
-        writer.weigh();
+        writer.weigh(writer.store.snapshot_bytes());
         let thread = thread::Builder::new().name(format!("writer {}", hosted.name)).stack_size(STACK);
         thread.spawn(move || writer.run(&commands)).map_err(|e| Failure::Fault(e.to_string()))?;
         tracing::info!(model = %hosted.name, replayed, seconds = start.elapsed().as_secs_f64(), "loaded");
@@ -254,6 +257,8 @@ struct Writer {
     published: Instant,
     /// How long the last view took to make.
     cost: Duration,
+    /// Rows seen when the memory was last estimated.
+    weighed: u64,
 }
 
 /// The writer cannot go on: what is in memory may differ from what is on the disk.
@@ -419,8 +424,11 @@ impl Writer {
     fn apply(&mut self, logged: VecDeque<(Mark, Change)>) -> Result<(), Broken> {
         let start = Instant::now();
         let mut answers = Vec::with_capacity(logged.len());
-        let mut logged = logged.into_iter();
-        while let Some((mark, change)) = logged.next() {
+        for (mark, change) in logged {
+            // This one may take long, a search for example.
+            if start.elapsed() > HELD_BACK {
+                send_all(&mut answers);
+            }
             let Change { entry, digest, answer, .. } = change;
             let Some(reply) = self.apply_one(&entry.op) else {
                 // Whatever this was, it must not be met again when the journal is replayed.
@@ -438,11 +446,10 @@ impl Writer {
                 self.keys.insert(key, digest, reply.clone());
             }
             answers.push((answer, Ok((reply, false))));
-            if start.elapsed() > HELD_BACK {
-                send_all(&mut answers);
-            }
         }
-        if self.due() == Duration::ZERO {
+        let is_quiet = self.hosted.waiting() == 0 && self.cost <= CHEAP;
+        let is_first = !self.hosted.view().figures.ready && Figures::of(&self.served).ready;
+        if is_quiet || is_first || self.due() == Duration::ZERO {
             self.publish();
         }
         send_all(&mut answers);
@@ -520,14 +527,14 @@ impl Writer {
             tracing::error!(model = %self.hosted.name, %error, folder = %self.folder.display(), "no snapshot could be written");
             Broken
         })?;
-        self.weigh();
+        self.weigh(self.store.snapshot_bytes());
         Ok(())
     }
 
-    /// Estimates the memory: the model, the image of it that readers have, and the journal's buffers.
-    fn weigh(&self) {
-        let bytes = 3 * self.store.snapshot_bytes() + (1 << 16);
-        self.hosted.bytes.store(bytes, Ordering::Relaxed);
+    /// Estimates the memory from the size of a snapshot: the model, the image of it that readers have, and buffers.
+    fn weigh(&mut self, snapshot: u64) {
+        self.hosted.bytes.store(3 * snapshot + (1 << 16), Ordering::Relaxed);
+        self.weighed = self.served.seen();
     }
 
     /// How long to wait before the next view.
@@ -543,6 +550,12 @@ impl Writer {
             *self.hosted.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
         }
         (self.is_stale, self.published, self.cost) = (false, Instant::now(), start.elapsed());
+        // A model grows with its first rows; whenever they have doubled it is looked at.
+        if self.served.seen() >= 2 * self.weighed.max(16)
+            && let Ok(bytes) = self.served.to_bytes()
+        {
+            self.weigh(bytes.len() as u64);
+        }
     }
 }
 

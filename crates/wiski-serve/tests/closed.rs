@@ -23,7 +23,13 @@ async fn a_stranger_gets_nowhere() {
     let server = guarded();
     for route in ROUTES {
         let path = path(route);
-        for header in [None, Some("Bearer wrong-0123456789abcdef"), Some("Bearer "), Some("Basic Og=="), Some("Digest x")] {
+        for header in [
+            None,
+            Some("Bearer wrong-0123456789abcdef"),
+            Some("Bearer "),
+            Some("Basic Og=="),
+            Some("Digest x"),
+        ] {
             let headers: Vec<(&str, &str)> = header.map(|h| ("authorization", h)).into_iter().collect();
             let answer = server.send(route.method, &path, &headers, "{}").await;
             assert_eq!(answer.status, 401, "{} {path} {header:?}", route.method);
@@ -31,7 +37,9 @@ async fn a_stranger_gets_nowhere() {
         }
     }
     // Nor does he learn which paths there are.
-    for (method, path) in [("GET", "/nowhere"), ("PATCH", "/v2"), ("GET", "/v2/models/m/learn"), ("OPTIONS", "/v2/models")] {
+    for (method, path) in
+        [("GET", "/nowhere"), ("PATCH", "/v2"), ("GET", "/v2/models/m/learn"), ("OPTIONS", "/v2/models")]
+    {
         server.send(method, path, &[], "").await.is(401);
     }
 }
@@ -70,7 +78,11 @@ async fn the_router_is_what_the_description_says() {
             let Some(operation) = methods.get(method) else { continue };
             // What is answered is described.
             let status = answer.status.as_u16().to_string();
-            assert!(operation["responses"].get(&status).is_some(), "{method} {path}: {status} {}", answer.text());
+            assert!(
+                operation["responses"].get(&status).is_some(),
+                "{method} {path}: {status} {}",
+                answer.text()
+            );
         }
     }
     let model = &description["components"]["schemas"]["Model"]["properties"];
@@ -89,7 +101,14 @@ async fn other_sites_and_other_names_are_turned_away() {
     let body = table(0, 3).to_string();
     for (headers, status) in [
         (vec![("host", "127.0.0.1:8080")], 200),
-        (vec![("host", "localhost:8080"), ("origin", "http://localhost:8080"), ("sec-fetch-site", "same-origin")], 200),
+        (
+            vec![
+                ("host", "localhost:8080"),
+                ("origin", "http://localhost:8080"),
+                ("sec-fetch-site", "same-origin"),
+            ],
+            200,
+        ),
         (vec![("host", "localhost:8080"), ("origin", "http://example.org")], 403),
         (vec![("host", "localhost:8080"), ("origin", "null")], 403),
         (vec![("host", "localhost:8080"), ("sec-fetch-site", "cross-site")], 403),
@@ -148,7 +167,8 @@ async fn limits() {
 async fn the_page_and_its_parts_come_from_the_binary() {
     let server = Server::new();
     let page = server.get("/").await.is(200);
-    let mut files: Vec<&str> = page.split("/assets/").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    let mut files: Vec<&str> =
+        page.split("/assets/").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
     files.sort_unstable();
     assert_eq!(files, ["app.css", "app.js", "uplot-license.txt", "uplot.css", "uplot.js"]);
     for file in files {
@@ -158,7 +178,8 @@ async fn the_page_and_its_parts_come_from_the_binary() {
         let text = answer.text();
         let foreign = text.match_indices("http").filter(|(i, _)| {
             let rest = &text[*i..];
-            rest.starts_with("http://") || (rest.starts_with("https://") && !rest.starts_with("https://github.com/leeoniya"))
+            rest.starts_with("http://")
+                || (rest.starts_with("https://") && !rest.starts_with("https://github.com/leeoniya"))
         });
         let foreign: Vec<&str> = foreign.map(|(i, _)| &text[i..(i + 40).min(text.len())]).collect();
         assert!(foreign.iter().all(|f| f.starts_with("http://www.w3.org/")), "{file}: {foreign:?}");

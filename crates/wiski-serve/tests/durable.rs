@@ -67,6 +67,8 @@ async fn snapshots_are_taken_along_the_way() {
     for i in 0..40 {
         server.keyed(LEARN, &format!("k{i}"), table(10 * i, 10 * i + 10)).await.ok();
     }
+    // What comes after the last answer is done before this.
+    server.get("/v2/models/m/snapshot").await.is(200);
     let files = || -> Vec<String> {
         let entries = std::fs::read_dir(server.folder.path().join("m")).unwrap().flatten();
         let mut names: Vec<String> = entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
@@ -116,7 +118,9 @@ async fn requests_share_disk_syncs_and_each_is_learned_once() {
         .map(|i| {
             let server = Arc::clone(&server);
             // Each twice, as an impatient client would.
-            tokio::spawn(async move { server.keyed(LEARN, &format!("k{}", i / 2), table(30 + i / 2, 31 + i / 2)).await.ok() })
+            tokio::spawn(async move {
+                server.keyed(LEARN, &format!("k{}", i / 2), table(30 + i / 2, 31 + i / 2)).await.ok()
+            })
         })
         .collect();
     let mut replayed = 0;
@@ -188,7 +192,8 @@ async fn the_models_used_least_recently_are_put_down() {
     let loaded = || server.engine.list().iter().filter(|(_, hosted)| hosted.is_some()).count();
     assert!(loaded() > 4);
     server.engine.tidy().await;
-    let kept: Vec<String> = server.engine.list().iter().filter(|(_, h)| h.is_some()).map(|(n, _)| n.to_string()).collect();
+    let kept: Vec<String> =
+        server.engine.list().iter().filter(|(_, h)| h.is_some()).map(|(n, _)| n.to_string()).collect();
     assert!((1..8).contains(&kept.len()) && kept.contains(&"m11".to_string()), "{kept:?}");
     // All are still there, and nothing is lost.
     for i in 0..12 {
@@ -263,13 +268,20 @@ async fn three_replicas_end_equal_to_the_single_stream() {
     single.make_with("m", 80).await;
     single.post("/v2/models/m/freeze", json!({})).await.ok();
     single.post(LEARN, table(80, 500)).await.ok();
-    let ask: serde_json::Value = (0..40).map(|i| { let [a, b, _] = row(1000 + i); json!([a, b]) }).collect();
+    let ask: serde_json::Value = (0..40)
+        .map(|i| {
+            let [a, b, _] = row(1000 + i);
+            json!([a, b])
+        })
+        .collect();
     let wanted = single.post("/v2/models/m/infer", ask.clone()).await.ok();
     for replica in replicas {
         // Merging is as durable as learning.
         let replica = replica.crashed();
         let said = replica.post("/v2/models/m/infer", ask.clone()).await.ok();
-        for (said, wanted) in said["predictions"].as_array().unwrap().iter().zip(wanted["predictions"].as_array().unwrap()) {
+        for (said, wanted) in
+            said["predictions"].as_array().unwrap().iter().zip(wanted["predictions"].as_array().unwrap())
+        {
             for name in ["mean", "std"] {
                 common::close(said[name].as_f64().unwrap(), wanted[name].as_f64().unwrap(), 1e-9);
             }

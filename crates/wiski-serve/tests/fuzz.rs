@@ -16,8 +16,13 @@ fn bodies() -> Vec<Vec<u8>> {
         (0..40).map(row).for_each(|[a, b, y]| {
             model.observe(&[a, b], y).unwrap();
         });
-        let columns = wiski::persist::Columns { inputs: vec!["a".into(), "b".into()], target: "y".into(), ..Default::default() };
-        let stored = wiski::persist::Stored::new(columns, wiski::persist::Model::Regressor(Box::new(model))).unwrap();
+        let columns = wiski::persist::Columns {
+            inputs: vec!["a".into(), "b".into()],
+            target: "y".into(),
+            ..Default::default()
+        };
+        let stored =
+            wiski::persist::Stored::new(columns, wiski::persist::Model::Regressor(Box::new(model))).unwrap();
         wiski::persist::to_bytes(&stored).unwrap()
     };
     let texts = [
@@ -44,8 +49,28 @@ fn bodies() -> Vec<Vec<u8>> {
 fn damaged(bytes: &[u8], random: &mut Xoshiro256PlusPlus) -> Vec<u8> {
     let mut out = bytes.to_vec();
     let pieces: &[&[u8]] = &[
-        b"\"", b"[", b"]", b"{", b"}", b"-", b"1e400", b"NaN", b"null", b",", b"\n", b"\0", b"\xff", b"18446744073709551616",
-        b"-1", b"\"name\":", b"\"shape\":[0,0]", b"1e-320", b"..", b"\\u0000", b"true", b"0",
+        b"\"",
+        b"[",
+        b"]",
+        b"{",
+        b"}",
+        b"-",
+        b"1e400",
+        b"NaN",
+        b"null",
+        b",",
+        b"\n",
+        b"\0",
+        b"\xff",
+        b"18446744073709551616",
+        b"-1",
+        b"\"name\":",
+        b"\"shape\":[0,0]",
+        b"1e-320",
+        b"..",
+        b"\\u0000",
+        b"true",
+        b"0",
     ];
     for _ in 0..random.random_range(0..4) {
         let at = random.random_range(0..=out.len());
@@ -85,7 +110,15 @@ async fn no_request_breaks_the_server() {
     let search = json!({ "name": "s", "kind": "optimizer", "space": [{ "name": "x", "lo": 0, "hi": 1 }] });
     server.post("/v2/models", search).await.ok();
     let (mut random, bodies) = (Xoshiro256PlusPlus::seed_from_u64(5), bodies());
-    let kinds = ["application/json", "text/csv", "application/x-ndjson", "application/octet-stream", "text/html", "", "\u{7f}"];
+    let kinds = [
+        "application/json",
+        "text/csv",
+        "application/x-ndjson",
+        "application/octet-stream",
+        "text/html",
+        "",
+        "\u{7f}",
+    ];
     let names = ["m", "c", "s", "none", "..", "%2e%2e%2f", ".new-x", "m%00", "M", "a b", &"x".repeat(300)];
     let mut statuses = std::collections::BTreeMap::<u16, usize>::new();
     for i in 0..requests {
@@ -94,19 +127,32 @@ async fn no_request_breaks_the_server() {
         if route.id == "events" || (route.method == "DELETE" && random.random_range(0..50) > 0) {
             continue;
         }
-        let name = names[if random.random_bool(0.7) { random.random_range(0..3) } else { random.random_range(0..names.len()) }];
+        let name = names[if random.random_bool(0.7) {
+            random.random_range(0..3)
+        } else {
+            random.random_range(0..names.len())
+        }];
         let version = ["1", "1", "1", "2", "x"][random.random_range(0..5)];
         let file = ["app.js", "..", "%2e%2e%2f%2e%2e%2fetc%2fpasswd"][random.random_range(0..3)];
-        let mut path = route.path.replace("{model}", name).replace("{version}", version).replace("{file}", file);
+        let mut path =
+            route.path.replace("{model}", name).replace("{version}", version).replace("{file}", file);
         if random.random_bool(0.2) {
-            path += ["?level=0.5", "?level=-1", "?shard=true", "?rate=", "?a=1&a=2", "?&&=&", "?level=%00"][random.random_range(0..7)];
+            path += ["?level=0.5", "?level=-1", "?shard=true", "?rate=", "?a=1&a=2", "?&&=&", "?level=%00"]
+                [random.random_range(0..7)];
         }
         let body = damaged(&bodies[random.random_range(0..bodies.len())], &mut random);
         let length = random.random_range(0..80u32).to_string();
         let key = format!("k{}", random.random_range(0..50));
         let mut headers = Vec::new();
         if random.random_bool(0.9) {
-            headers.push(("content-type", kinds[if random.random_bool(0.7) { random.random_range(0..4) } else { random.random_range(0..5) }]));
+            headers.push((
+                "content-type",
+                kinds[if random.random_bool(0.7) {
+                    random.random_range(0..4)
+                } else {
+                    random.random_range(0..5)
+                }],
+            ));
         }
         if random.random_bool(0.1) {
             headers.push(("inference-header-content-length", length.as_str()));
@@ -120,14 +166,23 @@ async fn no_request_breaks_the_server() {
         let Ok(uri) = path.replace(' ', "%20").parse::<axum::http::Uri>() else { continue };
         let answer = server.send(route.method, &uri.to_string(), &headers, body.clone()).await;
         let text = String::from_utf8_lossy(&body).into_owned();
-        assert!(answer.status.as_u16() < 500, "{} {path} {headers:?} {text}: {} {}", route.method, answer.status, answer.text());
+        assert!(
+            answer.status.as_u16() < 500,
+            "{} {path} {headers:?} {text}: {} {}",
+            route.method,
+            answer.status,
+            answer.text()
+        );
         if answer.status.is_client_error() {
             assert!(answer.json()["error"].is_string(), "{} {path}: {}", route.method, answer.text());
         }
         *statuses.entry(answer.status.as_u16()).or_default() += 1;
     }
     println!("{statuses:?}");
-    assert!(statuses[&200] > requests / 100 && statuses[&400] > requests / 100 && statuses[&422] > requests / 100, "{statuses:?}");
+    assert!(
+        statuses[&200] > requests / 100 && statuses[&400] > requests / 100 && statuses[&422] > requests / 100,
+        "{statuses:?}"
+    );
     // Everybody is still there.
     let answer: Value = server.get("/v2/models").await.ok();
     for model in answer["models"].as_array().unwrap() {

@@ -21,7 +21,9 @@ async fn predictions_equal_those_of_the_library() {
         let said = &answer["predictions"][0];
         let p = snapshot.predict(&x).unwrap();
         let interval = snapshot.interval(&p, 0.8, Horizon::Next).unwrap();
-        for (name, value) in [("mean", p.mean), ("std", p.std()), ("lower", interval.lower), ("upper", interval.upper)] {
+        for (name, value) in
+            [("mean", p.mean), ("std", p.std()), ("lower", interval.lower), ("upper", interval.upper)]
+        {
             assert_eq!(said[name].as_f64().unwrap(), value, "{name} at {x:?}");
         }
         assert_eq!(answer["rows"], 300);
@@ -35,7 +37,10 @@ async fn predictions_equal_those_of_the_library() {
     assert_eq!(answer["predictions"][0]["upper"].as_f64().unwrap(), interval.upper);
     // What was acknowledged is seen by the next prediction.
     let said = server.post("/v2/models/m/infer", json!([[0.3, 0.4]])).await.ok();
-    assert_eq!(said["predictions"][0]["mean"].as_f64().unwrap(), model.snapshot().unwrap().predict(&[0.3, 0.4]).unwrap().mean);
+    assert_eq!(
+        said["predictions"][0]["mean"].as_f64().unwrap(),
+        model.snapshot().unwrap().predict(&[0.3, 0.4]).unwrap().mean
+    );
 }
 
 #[tokio::test]
@@ -67,7 +72,10 @@ async fn the_open_inference_protocol() {
     let mut asked = tensor.clone();
     asked["id"] = json!("seven");
     let whole = server.post("/v2/models/m/versions/1/infer", asked).await.ok();
-    assert_eq!((&whole["model_name"], &whole["model_version"], &whole["id"]), (&json!("m"), &json!("1"), &json!("seven")));
+    assert_eq!(
+        (&whole["model_name"], &whole["model_version"], &whole["id"]),
+        (&json!("m"), &json!("1"), &json!("seven"))
+    );
     assert_eq!(whole["outputs"][0]["shape"], json!([2]));
     let output = |answer: &Value, name: &str| {
         answer["outputs"].as_array().unwrap().iter().find(|o| o["name"] == name).unwrap()["data"].clone()
@@ -87,7 +95,8 @@ async fn the_open_inference_protocol() {
     let mut body = head.clone().into_bytes();
     [0.1f64, 0.2, 0.3, 0.4].iter().for_each(|v| body.extend(v.to_le_bytes()));
     let length = head.len().to_string();
-    let headers = [("inference-header-content-length", length.as_str()), ("content-type", "application/octet-stream")];
+    let headers =
+        [("inference-header-content-length", length.as_str()), ("content-type", "application/octet-stream")];
     let answer = server.send("POST", "/v2/models/m/infer", &headers, body).await.ok();
     assert_eq!(output(&answer, "mean"), output(&whole, "mean"));
     let index = server.send("POST", "/v2/repository/index", &[], "").await.ok();
@@ -98,8 +107,10 @@ async fn the_open_inference_protocol() {
 async fn the_same_rows_in_every_form_lead_to_the_same_model() {
     let server = Server::new();
     let rows: Vec<[f64; 3]> = (0..50).map(row).collect();
-    let csv: String = rows.iter().fold("y,b,other,a\n".into(), |all, [a, b, y]| format!("{all}{y},{b},\"x, y\",{a}\r\n"));
-    let objects: Value = rows.iter().map(|[a, b, y]| json!({ "b": b, "y": y, "a": a, "other": null })).collect();
+    let csv: String =
+        rows.iter().fold("y,b,other,a\n".into(), |all, [a, b, y]| format!("{all}{y},{b},\"x, y\",{a}\r\n"));
+    let objects: Value =
+        rows.iter().map(|[a, b, y]| json!({ "b": b, "y": y, "a": a, "other": null })).collect();
     let lines = objects.as_array().unwrap().iter().map(|o| format!("{o}\n")).collect::<String>();
     let forms = [
         ("application/json", table(0, 50).to_string()),
@@ -128,7 +139,10 @@ async fn the_same_rows_in_every_form_lead_to_the_same_model() {
     let lines = ask("application/x-ndjson").await;
     assert_eq!(lines.lines().count(), 2);
     let whole: Value = serde_json::from_str(&ask("application/json").await).unwrap();
-    assert_eq!(whole["predictions"][1], serde_json::from_str::<Value>(lines.lines().nth(1).unwrap()).unwrap());
+    assert_eq!(
+        whole["predictions"][1],
+        serde_json::from_str::<Value>(lines.lines().nth(1).unwrap()).unwrap()
+    );
 }
 
 #[tokio::test]
@@ -144,9 +158,21 @@ async fn rows_that_make_no_sense_are_named_and_nothing_is_learned() {
         (json!({ "rows": [[0.1, "inf", 1]] }), 422, "not a finite number"),
         (json!({ "cells": 1 }), 400, "neither 'rows'"),
         (json!(3), 400, "expected a list of rows"),
-        (json!({ "inputs": [{ "name": "x", "shape": [1, 2], "datatype": "FP64", "data": [1.0] }] }), 400, "its shape has 2"),
-        (json!({ "inputs": [{ "name": "x", "shape": [1, 3], "datatype": "FP64", "data": [1.0, 2.0, 3.0] }] }), 422, "not 2"),
-        (json!({ "inputs": [{ "name": "x", "shape": [u64::MAX, 9], "datatype": "FP64", "data": [] }] }), 400, "too large"),
+        (
+            json!({ "inputs": [{ "name": "x", "shape": [1, 2], "datatype": "FP64", "data": [1.0] }] }),
+            400,
+            "its shape has 2",
+        ),
+        (
+            json!({ "inputs": [{ "name": "x", "shape": [1, 3], "datatype": "FP64", "data": [1.0, 2.0, 3.0] }] }),
+            422,
+            "not 2",
+        ),
+        (
+            json!({ "inputs": [{ "name": "x", "shape": [u64::MAX, 9], "datatype": "FP64", "data": [] }] }),
+            400,
+            "too large",
+        ),
         (json!({ "inputs": [] }), 400, "no tensors"),
     ] {
         let text = server.post("/v2/models/m/learn", body.clone()).await.is(status);
@@ -194,7 +220,8 @@ async fn classes() {
     });
     server.send("PUT", "/v2/models/c", &[], model.to_string()).await.is(201);
     let label = |y: f64| if y > 0.2 { "high" } else { "low" };
-    let rows: Value = (0..200).map(row).map(|[a, b, y]| json!({ "a": a, "b": b, "kind": label(y) })).collect();
+    let rows: Value =
+        (0..200).map(row).map(|[a, b, y]| json!({ "a": a, "b": b, "kind": label(y) })).collect();
     server.post("/v2/models/c/learn", json!({ "rows": rows })).await.ok();
     let mut own = OnlineClassifier::new(2, wiski::Classes::declared(["low", "high"]), settings()).unwrap();
     for [a, b, y] in (0..200).map(row) {
@@ -204,9 +231,13 @@ async fn classes() {
     let said = server.post("/v2/models/c/infer", json!({ "row": { "a": 0.25, "b": 0.9 } })).await.ok();
     assert_eq!(said["predictions"][0]["label"], p.label.as_str());
     close(said["predictions"][0]["probabilities"]["high"].as_f64().unwrap(), p.probabilities[1], 1e-12);
-    let tensor = json!({ "inputs": [{ "name": "x", "shape": [1, 2], "datatype": "FP32", "data": [0.25, 0.9] }] });
+    let tensor =
+        json!({ "inputs": [{ "name": "x", "shape": [1, 2], "datatype": "FP32", "data": [0.25, 0.9] }] });
     let answer = server.post("/v2/models/c/infer", tensor).await.ok();
-    assert_eq!(answer["outputs"][0], json!({ "name": "label", "datatype": "BYTES", "shape": [1], "data": [p.label] }));
+    assert_eq!(
+        answer["outputs"][0],
+        json!({ "name": "label", "datatype": "BYTES", "shape": [1], "data": [p.label] })
+    );
     assert_eq!(answer["outputs"][1]["shape"], json!([1, 2]));
     let text = server.post("/v2/models/c/learn", json!([[0.1, 0.2, "middle"]])).await.is(422);
     assert!(text.contains("middle"), "{text}");
@@ -228,7 +259,8 @@ async fn levels_and_periods() {
         .collect();
     server.post("/v2/models/l/learn", json!({ "rows": rows })).await.ok();
     server.post("/v2/models/l/infer", json!({ "row": { "hour": 3, "station": "south" } })).await.ok();
-    let text = server.post("/v2/models/l/infer", json!({ "row": { "hour": 3, "station": "west" } })).await.is(422);
+    let text =
+        server.post("/v2/models/l/infer", json!({ "row": { "hour": 3, "station": "west" } })).await.is(422);
     assert!(text.contains("north|south"), "{text}");
     // A number could be meant as a place or as a text.
     server.post("/v2/models/l/infer", json!({ "row": { "hour": 3, "station": 1 } })).await.is(422);
@@ -245,17 +277,25 @@ async fn a_search_finds_what_it_looks_for() {
     server.post("/v2/models", model).await.ok();
     for _ in 0..12 {
         let points = server.post("/v2/models/s/ask", json!({ "count": 2 })).await.ok();
-        let results: Value = points["points"].as_array().unwrap().iter().map(|p| {
-            let (x, rate) = (p["x"].as_f64().unwrap(), p["rate"].as_f64().unwrap());
-            let worse = if p["how"] == "bad" { 1.0 } else { 0.0 };
-            let mut told = p.clone();
-            told["value"] = json!((x - 0.5).powi(2) + 0.1 * (rate.log10() + 2.0).powi(2) + worse);
-            told
-        }).collect();
+        let results: Value = points["points"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|p| {
+                let (x, rate) = (p["x"].as_f64().unwrap(), p["rate"].as_f64().unwrap());
+                let worse = if p["how"] == "bad" { 1.0 } else { 0.0 };
+                let mut told = p.clone();
+                told["value"] = json!((x - 0.5).powi(2) + 0.1 * (rate.log10() + 2.0).powi(2) + worse);
+                told
+            })
+            .collect();
         server.post("/v2/models/s/tell", json!({ "rows": results })).await.ok();
     }
     // A trial without a value has failed.
-    assert_eq!(server.post("/v2/models/s/tell", json!([{ "x": 1, "rate": 0.1, "how": "bad" }])).await.ok()["learned"], 1);
+    assert_eq!(
+        server.post("/v2/models/s/tell", json!([{ "x": 1, "rate": 0.1, "how": "bad" }])).await.ok()["learned"],
+        1
+    );
     let stats = server.get("/v2/models/s/stats").await.ok();
     assert_eq!((&stats["rows"], &stats["best"]["point"]["how"]), (&json!(25), &json!("good")));
     assert!(stats["best"]["value"].as_f64().unwrap() < 0.1, "{stats}");
@@ -294,7 +334,10 @@ async fn models_are_made_listed_and_deleted() {
     server.send("DELETE", "/v2/models/m", &[], "").await.ok();
     server.send("DELETE", "/v2/models/m", &[], "").await.is(404);
     server.get("/v2/models/m").await.is(404);
-    assert_eq!(std::fs::read_dir(server.folder.path()).unwrap().flatten().filter(|e| e.path().is_dir()).count(), 0);
+    assert_eq!(
+        std::fs::read_dir(server.folder.path()).unwrap().flatten().filter(|e| e.path().is_dir()).count(),
+        0
+    );
     server.make("m").await;
     let limited = Server::with(|config| config.limits.models = 1);
     limited.make("one").await;
@@ -325,11 +368,20 @@ async fn the_command_line_and_the_server_share_files() {
     let bytes = server.get("/v2/models/m/snapshot").await.body;
     let stored: wiski::persist::Stored = wiski::persist::from_bytes(&bytes).unwrap();
     assert_eq!((stored.rows, stored.columns.target.as_str()), (60, "y"));
-    server.send("PUT", "/v2/models/n", &[("content-type", "application/octet-stream")], bytes.clone()).await.is(201);
+    server
+        .send("PUT", "/v2/models/n", &[("content-type", "application/octet-stream")], bytes.clone())
+        .await
+        .is(201);
     let ask = json!([[0.2, 0.7]]);
-    let (a, b) = (server.post("/v2/models/m/infer", ask.clone()).await.ok(), server.post("/v2/models/n/infer", ask.clone()).await.ok());
+    let (a, b) = (
+        server.post("/v2/models/m/infer", ask.clone()).await.ok(),
+        server.post("/v2/models/n/infer", ask.clone()).await.ok(),
+    );
     assert_eq!(a["predictions"], b["predictions"]);
-    server.send("PUT", "/v2/models/o", &[("content-type", "application/octet-stream")], &b"nonsense"[..]).await.is(422);
+    server
+        .send("PUT", "/v2/models/o", &[("content-type", "application/octet-stream")], &b"nonsense"[..])
+        .await
+        .is(422);
     // A file that lies in the folder is a model.
     std::fs::write(server.folder.path().join("filed.wiski"), bytes).unwrap();
     let server = server.restarted().await;
@@ -357,7 +409,9 @@ async fn figures_for_prometheus() {
         }
     }
     assert!(text.contains("wiski_rows_learned_total{model=\"m\"} 200"), "{text}");
-    assert!(text.contains("wiski_http_requests_total{route=\"/v2/models/{model}/infer\",method=\"POST\",code=\"400\"} 1"));
+    assert!(text.contains(
+        "wiski_http_requests_total{route=\"/v2/models/{model}/infer\",method=\"POST\",code=\"400\"} 1"
+    ));
     let kinds: Vec<&str> = text.lines().filter_map(|l| l.strip_prefix("# TYPE ")).collect();
     for kind in kinds {
         let (name, kind) = kind.split_once(' ').unwrap();
@@ -372,7 +426,9 @@ async fn the_dashboard_shows_figures_that_there_are() {
     let text = server.get("/metrics").await.is(200);
     let dashboard: Value = serde_json::from_str(include_str!("../../../docs/grafana.json")).unwrap();
     let mut seen = 0;
-    for target in dashboard["panels"].as_array().unwrap().iter().flat_map(|p| p["targets"].as_array().unwrap()) {
+    for target in
+        dashboard["panels"].as_array().unwrap().iter().flat_map(|p| p["targets"].as_array().unwrap())
+    {
         let expression = target["expr"].as_str().unwrap();
         let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
         for name in words.filter(|w| w.starts_with("wiski_") || w.starts_with("process_")) {
