@@ -153,7 +153,12 @@ impl Hosted {
             cost: Duration::ZERO,
             weighed: 0,
         };
-        writer.weigh(writer.store.snapshot_bytes());
+        // What was replayed may have made more of it than its snapshot.
+        let bytes = match replayed {
+            0 => writer.store.snapshot_bytes(),
+            _ => writer.served.to_bytes().map_or(0, |bytes| bytes.len() as u64),
+        };
+        writer.weigh(bytes);
         let thread = thread::Builder::new().name(format!("writer {}", hosted.name)).stack_size(STACK);
         thread.spawn(move || writer.run(&commands)).map_err(|e| Failure::Fault(e.to_string()))?;
         tracing::info!(model = %hosted.name, replayed, seconds = start.elapsed().as_secs_f64(), "loaded");
