@@ -21,11 +21,22 @@ fn send(address: SocketAddr, method: &str, path: &str, body: &str) -> Value {
     let mut stream = TcpStream::connect(address).unwrap();
     let length = body.len();
     write!(stream, "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(head.starts_with("HTTP/1.1 2"), "{method} {path}: {answer}");
-    serde_json::from_str(body).unwrap_or(Value::Null)
+    // ChromeDriver keeps connections open.
+    let (mut answer, mut buffer) = (Vec::new(), [0; 65536]);
+    let (head, body) = loop {
+        let read = stream.read(&mut buffer).unwrap();
+        answer.extend_from_slice(&buffer[..read]);
+        let text = String::from_utf8_lossy(&answer);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.to_ascii_lowercase().split("content-length: ").nth(1).and_then(|l| l.lines().next()?.parse().ok());
+            if read == 0 || length == Some(body.len()) {
+                break (head.to_owned(), body.to_owned());
+            }
+        }
+        assert!(read > 0, "{method} {path}: {text}");
+    };
+    assert!(head.starts_with("HTTP/1.1 2"), "{method} {path}: {head} {body}");
+    serde_json::from_str(&body).unwrap_or(Value::Null)
 }
 
 struct Browser {
