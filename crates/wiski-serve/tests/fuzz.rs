@@ -133,7 +133,8 @@ async fn no_request_breaks_the_server() {
         }
         // Models that stay make for a better test.
         let is_kept = random.random_bool(0.7) && route.method != "DELETE";
-        let name = names[if is_kept { random.random_range(0..3) } else { random.random_range(3..names.len()) }];
+        let name =
+            names[if is_kept { random.random_range(0..3) } else { random.random_range(3..names.len()) }];
         let version = ["1", "1", "1", "2", "x"][random.random_range(0..5)];
         let file = ["app.js", "..", "%2e%2e%2f%2e%2e%2fetc%2fpasswd"][random.random_range(0..3)];
         let mut path =

@@ -28,7 +28,11 @@ fn send(address: SocketAddr, method: &str, path: &str, body: &str) -> Value {
         answer.extend_from_slice(&buffer[..read]);
         let text = String::from_utf8_lossy(&answer);
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.to_ascii_lowercase().split("content-length: ").nth(1).and_then(|l| l.lines().next()?.parse().ok());
+            let length = head
+                .to_ascii_lowercase()
+                .split("content-length:")
+                .nth(1)
+                .and_then(|l| l.lines().next()?.trim().parse().ok());
             if read == 0 || length == Some(body.len()) {
                 break (head.to_owned(), body.to_owned());
             }
