@@ -165,9 +165,11 @@ fn push_csv(out: &mut String, said: &Said) {
             }
         }
         Said::Classes(classes) => {
-            let quoted = |text: &str| match text.contains([',', '"', '\n', '\r']) {
-                true => format!("\"{}\"", text.replace('"', "\"\"")),
-                false => text.to_owned(),
+            let quoted = |text: &str| {
+                if !text.contains([',', '"', '\n', '\r']) {
+                    return text.to_owned();
+                }
+                format!("\"{}\"", text.replace('"', "\"\""))
             };
             out.push_str("label");
             classes.labels.iter().for_each(|label| {

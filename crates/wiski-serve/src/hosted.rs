@@ -327,9 +327,10 @@ impl Writer {
                 Command::Snapshot { is_shard, answer } => {
                     self.hosted.taken(0);
                     self.commit(std::mem::take(&mut changes))?;
-                    let bytes = match is_shard {
-                        true => self.served.shard().and_then(|shard| shard.to_bytes()),
-                        false => self.served.to_bytes(),
+                    let bytes = if is_shard {
+                        self.served.shard().and_then(|shard| shard.to_bytes())
+                    } else {
+                        self.served.to_bytes()
                     };
                     let _ = answer.send(bytes.map_err(Failure::from));
                 }

@@ -156,10 +156,10 @@ fn metadata_of(hosted: &Hosted, view: &View) -> Value {
 
 pub(super) async fn model_ready(call: Call) -> Result<Response, Failure> {
     let hosted = call.engine.model(call.name()).await?;
-    match hosted.view().is_ready() {
-        true => Ok(json_body(&json!({ "name": hosted.name.as_str(), "ready": true }))),
-        false => Err(Failure::NotReady),
+    if !hosted.view().is_ready() {
+        return Err(Failure::NotReady);
     }
+    Ok(json_body(&json!({ "name": hosted.name.as_str(), "ready": true })))
 }
 
 pub(super) async fn version_ready(call: Call) -> Result<Response, Failure> {

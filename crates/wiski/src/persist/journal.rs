@@ -111,9 +111,11 @@ impl Journal {
         sync: Sync,
         mut replay: impl FnMut(&Entry) -> Result<()>,
     ) -> Result<(Self, Replay)> {
-        let check = |width: u32| match width as usize == input_dim {
-            true => Ok(()),
-            false => Err(format!("this journal holds rows of {width} inputs, but the model has {input_dim}")),
+        let check = |width: u32| {
+            if width as usize == input_dim {
+                return Ok(());
+            }
+            Err(format!("this journal holds rows of {width} inputs, but the model has {input_dim}"))
         };
         let (log, found) = Log::open(path, MAGIC, check, |record| {
             let entry = Entry::decode(record.number, record.body, input_dim).ok_or_else(|| {
