@@ -148,12 +148,11 @@ async fn predict(address: SocketAddr, rate: f64, until: Instant) -> Result<Laten
     Ok(all)
 }
 
-/// Waits, and says from when a request counts: from when it was due, but for the ticks of the timer, a millisecond.
-/// Waiting more exactly would keep a core busy that the server needs.
+/// Waits, and says from when a request counts: from when it was due and the timer, whose ticks are a millisecond, could
+/// say so. Waiting more exactly would keep a core busy that the server needs.
 async fn wait_until(due: Instant) -> Instant {
     tokio::time::sleep_until(due.into()).await;
-    let now = Instant::now();
-    if now.saturating_duration_since(due) < Duration::from_micros(1200) { now } else { due }
+    Instant::now().min(due + Duration::from_millis(1))
 }
 
 /// Learns ten rows at a time, as fast as they are acknowledged; `pause` lies between two requests.
@@ -191,10 +190,11 @@ async fn learn(
 async fn memory(client: &mut Client) -> Result<f64, Failure> {
     let text = String::from_utf8(client.ok("GET", "/metrics", "").await?)?;
     let line = text.lines().find_map(|l| l.strip_prefix("process_resident_memory_bytes "));
-    Ok(line.ok_or("no figure of memory")?.parse::<f64>()? / (1 << 20) as f64)
+    Ok(line.ok_or("no figure of memory")?.parse::<f64>()? / f64::from(1 << 20))
 }
 
 #[tokio::main]
+#[allow(clippy::too_many_lines)] // one arm for each kind of load
 async fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let text = |i: usize| arguments.get(i).map_or("", String::as_str);

@@ -238,13 +238,11 @@ impl<'a> Builder<'a> {
         let slot = Slot::Input(i);
         match (self.schema.columns.reading(i), cell) {
             (Reading::Levels(levels), Cell::Text(text)) => {
-                match levels.iter().position(|level| level == text.trim()) {
-                    Some(place) => Ok(place as f64),
-                    None => {
-                        let all = levels.iter().take(12).map(String::as_str).collect::<Vec<_>>().join("|");
-                        Err(self.reject(slot, &format!("is not one of {all}")))
-                    }
+                if let Some(place) = levels.iter().position(|level| level == text.trim()) {
+                    return Ok(place as f64);
                 }
+                let all = levels.iter().take(12).map(String::as_str).collect::<Vec<_>>().join("|");
+                Err(self.reject(slot, &format!("is not one of {all}")))
             }
             (Reading::Levels(_), Cell::Number(_)) if self.schema.target != TargetKind::Trial => {
                 Err(self.reject(slot, "is a number where the text of a level is needed"))

@@ -73,7 +73,7 @@ impl Default for Limits {
             queue_bytes: 64 << 20,
             requests: 1024,
             connections: 4096,
-            time: Duration::from_secs(60),
+            time: Duration::from_mins(1),
             memory: 1 << 30,
             compact_after: 50_000,
             keys: 1024,

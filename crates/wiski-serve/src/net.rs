@@ -127,9 +127,10 @@ async fn connection(
     let _ = stream.set_nodelay(true);
     #[cfg(feature = "tls")]
     if let Some(acceptor) = encryption.acceptor {
-        match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => requests(stream, router, watcher).await,
-            _ => tracing::debug!(%peer, "no handshake"),
+        if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+            requests(stream, router, watcher).await;
+        } else {
+            tracing::debug!(%peer, "no handshake");
         }
         return;
     }

@@ -39,7 +39,7 @@ fn operation(route: &Route) -> Value {
     };
     match route.id {
         "infer" | "version_infer" | "step" => {
-            query("level", "number", "The share of targets that intervals are to hold.")
+            query("level", "number", "The share of targets that intervals are to hold.");
         }
         "snapshot" => query("shard", "boolean", "The same model with nothing learned."),
         "events" => query("rate", "integer", "Rows shown in a second, at most."),

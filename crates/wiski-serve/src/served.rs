@@ -264,11 +264,13 @@ fn tell(optimizer: &mut Optimizer, batch: &Batch) -> Reply {
     Reply::Rows { taken: batch.len() - rejected.len(), rejected, seen, said: None }
 }
 
+/// The likeliest class of a row, the probabilities of as many classes as there were then, and the set.
+type ClassRow = (usize, Vec<f64>, Vec<usize>);
+
 /// Gathers what was said before each row of a batch was learned.
 enum Recorder {
     Numbers(Numbers),
-    /// The set of each row, and its probabilities, as many as there were classes then.
-    Classes(Vec<Option<(usize, Vec<f64>, Vec<usize>)>>),
+    Classes(Vec<Option<ClassRow>>),
 }
 
 impl Recorder {

@@ -22,7 +22,7 @@ fn send(address: SocketAddr, method: &str, path: &str, body: &str) -> Value {
     let length = body.len();
     write!(stream, "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
     // ChromeDriver keeps connections open.
-    let (mut answer, mut buffer) = (Vec::new(), [0; 65536]);
+    let (mut answer, mut buffer) = (Vec::new(), [0; 8192]);
     let (head, body) = loop {
         let read = stream.read(&mut buffer).unwrap();
         answer.extend_from_slice(&buffer[..read]);
@@ -85,14 +85,14 @@ impl Browser {
         Self { driver, address, session, _profile: profile }
     }
 
-    fn ask(&self, path: &str, body: Value) -> Value {
+    fn ask(&self, path: &str, body: &Value) -> Value {
         let path = format!("/session/{}/{path}", self.session);
         send(self.address, "POST", &path, &body.to_string())["value"].take()
     }
 
     /// What a script returns.
     fn run(&self, script: &str) -> Value {
-        self.ask("execute/sync", json!({ "script": script, "args": [] }))
+        self.ask("execute/sync", &json!({ "script": script, "args": [] }))
     }
 
     #[track_caller]
@@ -110,12 +110,12 @@ impl Browser {
 
     /// What stands in the console since the last call.
     fn console(&self) -> Vec<String> {
-        let entries = self.ask("se/log", json!({ "type": "browser" }));
+        let entries = self.ask("se/log", &json!({ "type": "browser" }));
         entries.as_array().unwrap().iter().map(|e| e["message"].as_str().unwrap().to_owned()).collect()
     }
 
-    fn command(&self, command: &str, parameters: Value) {
-        self.ask("goog/cdp/execute", json!({ "cmd": command, "params": parameters }));
+    fn command(&self, command: &str, parameters: &Value) {
+        self.ask("goog/cdp/execute", &json!({ "cmd": command, "params": parameters }));
     }
 
     fn picture(&self, name: &str) {
@@ -164,7 +164,7 @@ async fn the_page_is_live_and_recovers() {
         send(address, "POST", "/v2/models", &regressor("pump").to_string());
         send(address, "POST", "/v2/models/pump/learn", &table(0, 100).to_string());
         let browser = Browser::start();
-        browser.ask("url", json!({ "url": format!("http://{address}/") }));
+        browser.ask("url", &json!({ "url": format!("http://{address}/") }));
         browser.wait("document.getElementById('connection').textContent === 'live'");
         browser.wait("document.querySelector('#models button').textContent.includes('100 rows')");
         // Rows that are posted while the page is open appear.
@@ -181,11 +181,11 @@ async fn the_page_is_live_and_recovers() {
         browser.run("const f = document.getElementById('form'); f.elements.a.value = 'x'; f.requestSubmit();");
         browser.wait("document.getElementById('answer').textContent.includes('not a number')");
         browser.picture("light");
-        browser.command("Emulation.setEmulatedMedia", json!({ "features": [{ "name": "prefers-color-scheme", "value": "dark" }] }));
+        browser.command("Emulation.setEmulatedMedia", &json!({ "features": [{ "name": "prefers-color-scheme", "value": "dark" }] }));
         std::thread::sleep(Duration::from_millis(800));
         browser.picture("dark");
         let phone = json!({ "width": 390, "height": 1600, "deviceScaleFactor": 1, "mobile": true });
-        browser.command("Emulation.setDeviceMetricsOverride", phone);
+        browser.command("Emulation.setDeviceMetricsOverride", &phone);
         std::thread::sleep(Duration::from_millis(1500));
         assert_eq!(browser.run("return document.documentElement.scrollWidth <= window.innerWidth"), json!(true), "no scrolling sideways");
         browser.picture("phone");

@@ -111,7 +111,7 @@ async fn the_same_rows_in_every_form_lead_to_the_same_model() {
         rows.iter().fold("y,b,other,a\n".into(), |all, [a, b, y]| format!("{all}{y},{b},\"x, y\",{a}\r\n"));
     let objects: Value =
         rows.iter().map(|[a, b, y]| json!({ "b": b, "y": y, "a": a, "other": null })).collect();
-    let lines = objects.as_array().unwrap().iter().map(|o| format!("{o}\n")).collect::<String>();
+    let lines = objects.as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join("\n");
     let forms = [
         ("application/json", table(0, 50).to_string()),
         ("application/json", json!({ "rows": objects }).to_string()),

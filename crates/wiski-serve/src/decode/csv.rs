@@ -89,16 +89,12 @@ fn cells(row: &str) -> Option<Vec<Cow<'_, str>>> {
                 None => return tail.is_empty().then_some(out),
             }
         } else {
-            match rest.split_once(',') {
-                Some((cell, more)) => {
-                    out.push(Cow::Borrowed(cell));
-                    rest = more;
-                }
-                None => {
-                    out.push(Cow::Borrowed(rest));
-                    return Some(out);
-                }
-            }
+            let Some((cell, more)) = rest.split_once(',') else {
+                out.push(Cow::Borrowed(rest));
+                return Some(out);
+            };
+            out.push(Cow::Borrowed(cell));
+            rest = more;
         }
     }
 }

@@ -218,6 +218,7 @@ fn check<'t>(tensor: &'t Tensor, binary: &mut &[u8]) -> Result<Checked<'t>, Fail
 }
 
 /// The elements of binary data; nothing if they are not as many.
+#[allow(clippy::cast_lossless)] // 64-bit integers have no other way
 fn decode(datatype: &str, bytes: &[u8], count: usize) -> Option<Flat> {
     macro_rules! numbers {
         ($type:ty) => {{

@@ -240,7 +240,8 @@ fn check_origin(headers: &HeaderMap, uri: &Uri, is_open: bool) -> Result<(), Fai
     if get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none") {
         return forbidden("requests from other sites are not answered");
     }
-    let host = get(HOST.as_str()).or(uri.authority().map(|a| a.as_str())).unwrap_or_default();
+    let host =
+        get(HOST.as_str()).or(uri.authority().map(axum::http::uri::Authority::as_str)).unwrap_or_default();
     if let Some(origin) = get(ORIGIN.as_str())
         && origin.split_once("://").is_none_or(|(_, origin)| origin != host)
     {
