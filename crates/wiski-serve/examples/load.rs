@@ -187,7 +187,8 @@ async fn learn(
     Ok(taken)
 }
 
-async fn memory(client: &mut Client) -> Result<f64, Failure> {
+async fn memory(address: SocketAddr) -> Result<f64, Failure> {
+    let mut client = Client::new(address).await?;
     let text = String::from_utf8(client.ok("GET", "/metrics", "").await?)?;
     let line = text.lines().find_map(|l| l.strip_prefix("process_resident_memory_bytes "));
     Ok(line.ok_or("no figure of memory")?.parse::<f64>()? / f64::from(1 << 20))
@@ -257,7 +258,7 @@ async fn main() -> Result<(), Failure> {
             println!(
                 "{count} models with 200 rows each in {:.1} s, {:.0} MiB",
                 start.elapsed().as_secs_f64(),
-                memory(&mut client).await?
+                memory(address).await?
             );
             let (start, mut latencies) = (Instant::now(), Latencies::default());
             for k in 0..20 * count {
@@ -266,7 +267,7 @@ async fn main() -> Result<(), Failure> {
                 latencies.0.push(sent.elapsed().as_micros() as u32);
             }
             latencies.say("predict by any of them", start.elapsed().as_secs_f64());
-            println!("{:.0} MiB", memory(&mut client).await?);
+            println!("{:.0} MiB", memory(address).await?);
         }
         "mixed" => {
             let (rate, seconds) = (number(2)? as f64, number(3)?.min(LONGEST));
@@ -287,7 +288,7 @@ async fn main() -> Result<(), Failure> {
                         println!(
                             "{:4.0} s {:7.1} MiB",
                             start.elapsed().as_secs_f64(),
-                            memory(&mut client).await?
+                            memory(address).await?
                         );
                         tokio::time::sleep(Duration::from_secs(10)).await;
                     }

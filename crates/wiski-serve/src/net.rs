@@ -17,8 +17,8 @@ use tokio::sync::Semaphore;
 use crate::engine::Engine;
 use crate::routes::app;
 
-/// How long a client may take for the head of a request.
-const HEAD: Duration = Duration::from_secs(10);
+/// How long a client may take for the head of a request, and a connection may be idle before it.
+const HEAD: Duration = Duration::from_secs(30);
 /// How long requests may go on once the server stops.
 const GRACE: Duration = Duration::from_secs(10);
 /// How long a client may take to agree on encryption.

@@ -14,6 +14,9 @@ from urllib.parse import quote, urlsplit
 
 from wiski._errors import WiskiError
 
+# The server ends connections that are idle for longer than this; a new one is made instead.
+_IDLE = 20.0
+
 # A row: by column names, or in the order of the columns.
 Row = Any
 
@@ -67,6 +70,7 @@ class Client:
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._timeout, self._retries = timeout, retries
         self._connection: http.client.HTTPConnection | None = None
+        self._used = 0.0
 
     def __enter__(self) -> Client:
         return self
@@ -87,8 +91,11 @@ class Client:
         return http.client.HTTPConnection(host, port, timeout=self._timeout)
 
     def _once(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, Any, bytes]:
+        if time.monotonic() - self._used > _IDLE:
+            self.close()
         if self._connection is None:
             self._connection = self._connect()
+        self._used = time.monotonic()
         try:
             self._connection.request(method, path, body=body, headers={**self._headers, **headers})
             response = self._connection.getresponse()
