@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
@@ -99,7 +99,7 @@ pub struct Hosted {
     /// When it was used last, in milliseconds of the engine's clock.
     pub used: AtomicU64,
     bytes: AtomicU64,
-    ended: AtomicUsize,
+    ended: AtomicBool,
 }
 
 impl std::fmt::Debug for Command {
@@ -137,7 +137,7 @@ impl Hosted {
             counters: Counters::default(),
             used: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            ended: AtomicUsize::new(0),
+            ended: AtomicBool::new(false),
         });
         let mut writer = Writer {
             hosted: Arc::clone(&hosted),
@@ -182,7 +182,7 @@ impl Hosted {
 
     /// Whether its writer has ended, so that it must be loaded anew.
     pub fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire) != 0
+        self.ended.load(Ordering::Acquire)
     }
 
     fn send(&self, command: Command, bytes: usize) -> Result<(), Failure> {
@@ -271,7 +271,7 @@ struct Broken;
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.hosted.ended.store(1, Ordering::Release);
+        self.hosted.ended.store(true, Ordering::Release);
     }
 }
 
@@ -342,7 +342,7 @@ impl Writer {
                     }
                     // Only now may another writer open the folder.
                     let name = self.hosted.name.clone();
-                    self.hosted.ended.store(1, Ordering::Release);
+                    self.hosted.ended.store(true, Ordering::Release);
                     tracing::info!(model = %name, "put down");
                     self.release();
                     let _ = answer.send(());

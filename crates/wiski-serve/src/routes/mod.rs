@@ -1,5 +1,5 @@
 //! The routes: a table, from which the router and its description are made. What happens to every request happens in
-//! [`dispatch`], in this order: origin, token, scope, concurrency, body, handler, figures.
+//! `dispatch`, in this order: origin, token, scope, concurrency, body, handler, figures.
 
 // All handlers are async, whether or not they wait.
 #[allow(clippy::unused_async, clippy::unnecessary_wraps)]
