@@ -40,7 +40,7 @@ impl Server {
 /// Sends a request; nothing if no whole answer came.
 fn send(address: &str, method: &str, path: &str, key: &str, body: &str) -> Option<(u16, Value)> {
     let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
+    stream.set_read_timeout(Some(Duration::from_mins(1))).ok()?;
     let head = format!(
         "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\nidempotency-key: {key}\r\ncontent-length: {}\r\n\r\n",
         body.len()
@@ -88,7 +88,7 @@ fn survives(kills: usize, seed: u64) {
     let clients: Vec<Mutex<(u64, u64, u64)>> = (0..3).map(|_| Mutex::new((0, 1, 0))).collect();
     for kill in 0..kills {
         let address = server.address.clone();
-        let life = Duration::from_micros(2_000 + random.below(60_000) as u64);
+        let life = Duration::from_micros(2_000 + random.below(60_000));
         let (clients, start) = (&clients, Instant::now());
         std::thread::scope(|scope| {
             for (c, client) in clients.iter().enumerate() {
