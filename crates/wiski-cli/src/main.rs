@@ -65,6 +65,9 @@ enum Command {
     /// Reproduce the experiments of the paper
     #[cfg(feature = "reproduce")]
     Reproduce(commands::reproduce::Reproduce),
+    /// Serve models over HTTP: predict, learn, search, merge
+    #[cfg(feature = "serve")]
+    Serve(Box<commands::serve::Serve>),
     /// Measure how fast this machine is
     Bench(commands::bench::Bench),
 }
@@ -86,6 +89,8 @@ fn main() -> ExitCode {
         Command::Explore(command) => command.run(),
         #[cfg(feature = "reproduce")]
         Command::Reproduce(command) => command.run(),
+        #[cfg(feature = "serve")]
+        Command::Serve(command) => command.run(),
         Command::Bench(command) => command.run(),
     };
     match done {

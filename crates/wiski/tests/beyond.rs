@@ -3,7 +3,7 @@
 use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::{Features, OnlineRegressor, Settings};
+use wiski::{Classes, Features, OffGrid, OnlineClassifier, OnlineRegressor, Settings};
 
 fn truth(x: &[f64]) -> f64 {
     (2.0 * x[0]).sin() + x[1] * x[2]
@@ -74,5 +74,41 @@ fn nothing_is_added_inside() {
         // One column outside makes the same row less sure, the farther the less.
         let out = |column: f64| model.predict(&[x[0], column, x[2], x[3], x[4]]).unwrap().variance;
         assert!(p.variance < out(6.0) && out(6.0) < out(12.0));
+    }
+}
+
+#[test]
+fn off_the_grid_a_snapshot_says_what_the_model_says() {
+    let rows = |i: i32| ((f64::from(i) * 0.618).fract(), (f64::from(i) * 0.755).fract());
+    for off_grid in [OffGrid::Extend, OffGrid::Prior, OffGrid::Error] {
+        let settings = Settings { off_grid, ..Settings::default() };
+        let mut model = OnlineRegressor::new(2, settings.clone()).unwrap();
+        let mut classes = OnlineClassifier::new(2, Classes::declared(["low", "high"]), settings).unwrap();
+        for i in 0..300 {
+            let (a, b) = rows(i);
+            let y = (6.0 * a).sin() * b;
+            // Inside the range of the first rows, so that none is rejected.
+            let x = if i < 100 { [a, b] } else { [0.1 + 0.8 * a, 0.1 + 0.8 * b] };
+            model.step(&x, y).unwrap();
+            classes.step(&x, if y > 0.0 { "high" } else { "low" }).unwrap();
+        }
+        let (snapshot, labels) = (model.snapshot().unwrap(), classes.snapshot().unwrap());
+        for x in [[0.4, 0.6], [50.0, 0.5], [-3.0, 900.0]] {
+            match (model.predict(&x), snapshot.predict(&x)) {
+                (Ok(p), Ok(q)) => {
+                    assert!((p.mean - q.mean).abs() < 1e-9, "{p:?} {q:?}");
+                    assert!((p.variance / q.variance - 1.0).abs() < 1e-6, "{p:?} {q:?}");
+                    assert_eq!(p.noise, q.noise);
+                }
+                (p, q) => assert!(p.is_err() && q.is_err() && off_grid == OffGrid::Error, "{p:?} {q:?}"),
+            }
+            match (classes.predict(&x), labels.predict(&x)) {
+                (Ok(p), Ok(q)) => {
+                    let pairs = p.probabilities.iter().zip(&q.probabilities);
+                    pairs.for_each(|(p, q)| assert!((p - q).abs() < 1e-9, "{p} {q}"));
+                }
+                (p, q) => assert!(p.is_err() && q.is_err() && off_grid == OffGrid::Error, "{p:?} {q:?}"),
+            }
+        }
     }
 }

@@ -14,10 +14,11 @@ depend on how many rows it has seen.
 
 ``OnlineGPRegressor`` and ``OnlineGPClassifier`` are scikit-learn estimators; ``wiski.river`` has a model for river,
 ``wiski.botorch`` one for BoTorch, ``wiski.optuna`` a sampler for Optuna and ``wiski.plot`` pictures. Each of these
-imports the library it is for, and nothing else here does.
+imports the library it is for, and nothing else here does. ``Client`` talks to ``wiski serve``.
 """
 
 from wiski._classifier import OnlineGPClassifier
+from wiski._client import Client, RemoteModel, ServerError
 from wiski._core import __version__
 from wiski._errors import (
     FileError,
@@ -33,6 +34,7 @@ from wiski._regressor import OnlineGPRegressor
 from wiski._stats import Stats
 
 __all__ = [
+    "Client",
     "FileError",
     "InternalError",
     "NotFittedError",
@@ -40,6 +42,8 @@ __all__ = [
     "OnlineGPClassifier",
     "OnlineGPRegressor",
     "Optimizer",
+    "RemoteModel",
+    "ServerError",
     "Stats",
     "UnsupportedError",
     "WiskiError",

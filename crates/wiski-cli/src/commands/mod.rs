@@ -13,6 +13,8 @@ pub(crate) mod refit;
 #[cfg(feature = "reproduce")]
 pub(crate) mod reproduce;
 pub(crate) mod sample;
+#[cfg(feature = "serve")]
+pub(crate) mod serve;
 pub(crate) mod shard;
 pub(crate) mod stream;
 pub(crate) mod update;

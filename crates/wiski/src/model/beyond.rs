@@ -16,10 +16,13 @@
 //!
 //! A row inside costs D comparisons.
 
+use super::OffGrid;
 use super::encoder::ColumnScaling;
+use crate::error::{Error, Result};
 use crate::feature::{FeatureMap, Linear, Scaling, Source};
 use crate::grid::{Grid, Lattice};
 use crate::kernel::Kernel;
+use crate::posterior::{Prediction, Predictor};
 
 /// The half-width of the range of a direction, in its deviations.
 const HALF_WIDTH: f64 = 3.0;
@@ -85,4 +88,20 @@ pub(crate) fn variance(excess: &[f64], lattice: &Lattice, variances: &[f64]) -> 
 /// The prior variance of each block.
 pub(crate) fn variances(kernels: &[Kernel]) -> Vec<f64> {
     kernels.iter().map(Kernel::variance).collect()
+}
+
+/// What an image says about a point. Off a single grid that is the prior, as the model itself says, unless such points are
+/// an error.
+pub(crate) fn predict(
+    predictor: &Predictor,
+    variances: &[f64],
+    off_grid: OffGrid,
+    h: &[f64],
+) -> Result<Prediction> {
+    match (predictor.predict(h), variances) {
+        (Err(Error::OutsideGrid { .. }), &[variance]) if off_grid != OffGrid::Error => {
+            Ok(Prediction { mean: 0.0, variance, noise: predictor.noise() })
+        }
+        (said, _) => said,
+    }
 }

@@ -23,7 +23,7 @@ use super::settings::{Features, NoiseModel, Schedule, Settings};
 use super::sharpness::Sharpness;
 use super::start;
 use super::targets::TargetScale;
-use super::{Outcome, Wiski};
+use super::{OffGrid, Outcome, Wiski};
 use crate::conformal::{Conformal, Horizon, Quantiles, check_level};
 use crate::error::{Error, Result, length};
 use crate::learn::{Choice, Hyperparameters};
@@ -278,6 +278,7 @@ impl Task for Classification {
             encoder: learner.encoder().fixed()?,
             predictors: predictors.collect::<Result<_>>()?,
             variances: learner.processes().iter().map(|p| beyond::variances(p.model.kernels())).collect(),
+            off_grid: settings.off_grid,
             softmax: Arc::clone(&self.softmax),
             sharpness: self.sharpness,
             labels: self.labels.names().to_vec(),
@@ -708,6 +709,7 @@ pub struct ClassSnapshot {
     predictors: Vec<Predictor>,
     /// The prior variance of each block, for each class.
     variances: Vec<Vec<f64>>,
+    off_grid: OffGrid,
     softmax: Arc<Softmax>,
     sharpness: Sharpness,
     labels: Vec<String>,
@@ -722,12 +724,13 @@ impl ClassSnapshot {
         &self.labels
     }
 
-    /// What the model said about a row when the snapshot was taken. A point off the grid is an error here: a
-    /// snapshot does not grow.
+    /// What the model said about a row when the snapshot was taken. Off a grid that is the prior, or an error where the
+    /// settings say so.
     pub fn predict(&self, x: &[f64]) -> Result<ClassPrediction> {
         let h = self.encoder.encode(x)?;
-        let mut latents: Vec<Prediction> =
-            self.predictors.iter().map(|p| p.predict(&h)).collect::<Result<_>>()?;
+        let processes = self.predictors.iter().zip(&self.variances);
+        let one = |(p, variances): (_, &Vec<f64>)| beyond::predict(p, variances, self.off_grid, &h);
+        let mut latents: Vec<Prediction> = processes.map(one).collect::<Result<_>>()?;
         if let Some(excess) = self.encoder.excess(x) {
             for (p, (predictor, variances)) in
                 latents.iter_mut().zip(self.predictors.iter().zip(&self.variances))

@@ -178,7 +178,8 @@ impl Task for Regression {
             None => Quantiles::plain(Score::Deviations),
         };
         let intervals = [quantiles(Horizon::Next), quantiles(Horizon::Ahead)];
-        Ok(Snapshot { encoder, predictor, variances, scale: self.scale, known_noise, intervals })
+        let (scale, off_grid) = (self.scale, settings.off_grid);
+        Ok(Snapshot { encoder, predictor, variances, scale, known_noise, off_grid, intervals })
     }
 
     fn cleared(&self) -> Self {

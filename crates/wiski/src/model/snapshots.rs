@@ -1,6 +1,7 @@
 //! What a regressor gives away and keeps no hold of: images for predictions, alone or jointly with gradients, and
 //! functions from the posterior.
 
+use super::OffGrid;
 use super::beyond;
 use super::encoder::FixedEncoder;
 use super::targets::TargetScale;
@@ -17,16 +18,17 @@ pub struct Snapshot {
     pub(super) variances: Vec<f64>,
     pub(super) scale: TargetScale,
     pub(super) known_noise: bool,
+    pub(super) off_grid: OffGrid,
     /// For the row that came next when the snapshot was taken, and for rows ahead.
     pub(super) intervals: [Quantiles; 2],
 }
 
 impl Snapshot {
-    /// What the model said about a row when the snapshot was taken, in the user's units. A point off the
-    /// grid is an error here: a snapshot does not grow.
+    /// What the model said about a row when the snapshot was taken, in the user's units. Off a grid that is the prior,
+    /// or an error where the settings say so.
     pub fn predict(&self, x: &[f64]) -> Result<Prediction> {
         let h = self.encoder.encode(x)?;
-        let mut p = self.predictor.predict(&h)?;
+        let mut p = beyond::predict(&self.predictor, &self.variances, self.off_grid, &h)?;
         if let Some(excess) = self.encoder.excess(x) {
             p.variance += beyond::variance(&excess, self.predictor.lattice(), &self.variances);
         }

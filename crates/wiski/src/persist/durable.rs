@@ -168,7 +168,7 @@ impl Durable {
 
 /// Whether a journal holds no row yet, or is not there.
 fn is_empty_journal(log: &Path) -> bool {
-    fs::metadata(log).map_or(true, |meta| meta.len() <= super::journal::HEADER_BYTES as u64)
+    fs::metadata(log).map_or(true, |meta| meta.len() <= super::log::HEADER_BYTES as u64)
 }
 
 /// Removes what a crash in the middle of writing left behind. The lock is held, so nobody is writing.

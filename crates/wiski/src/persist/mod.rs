@@ -34,6 +34,8 @@ mod file;
 mod journal;
 #[cfg(feature = "files")]
 mod lock;
+#[cfg(feature = "files")]
+mod log;
 mod snapshot;
 mod stored;
 
@@ -45,6 +47,8 @@ pub use file::{header, is_snapshot, load, save, write_atomically};
 pub use journal::{Entry, Journal, Replay, Sync};
 #[cfg(feature = "files")]
 pub use lock::FileLock;
+#[cfg(feature = "files")]
+pub use log::{Log, Mark, Record};
 pub use snapshot::{FORMAT_VERSION, Header, Persistent, from_bytes, to_bytes};
 pub use stored::{
     Answer, CalendarPart, Columns, InputSource, LabelKind, Model, Reading, Row, Stored, Target,

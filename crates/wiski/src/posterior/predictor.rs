@@ -116,6 +116,11 @@ impl Predictor {
         &self.lattice
     }
 
+    /// The variance of the noise of an observation.
+    pub fn noise(&self) -> f64 {
+        self.noise
+    }
+
     /// The posterior mean of the grid values.
     pub fn grid_mean(&self) -> &[f64] {
         &self.mean[..self.lattice.grid_len()]

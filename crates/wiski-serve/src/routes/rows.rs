@@ -1,0 +1,170 @@
+//! Rows in, predictions out; and everything that changes what a model has learned.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Call;
+use crate::answer::{self, json_body};
+use crate::batch::Schema;
+use crate::decode::{self, About, Decoded};
+use crate::error::Failure;
+use crate::hosted::Hosted;
+use crate::op::{Op, Reply};
+
+/// Bodies from so many bytes on are read and predicted beside the threads that answer others.
+const LARGE: usize = 32 << 10;
+/// Points asked for at a time.
+const MOST_POINTS: usize = 64;
+
+/// Runs work of a body of this size where it keeps nobody waiting.
+async fn beside<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    if bytes < LARGE {
+        return work();
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|e| Failure::Fault(e.to_string()))?
+}
+
+fn check_level(level: Option<f64>) -> Result<Option<f64>, Failure> {
+    match level {
+        Some(level) if !(level > 0.0 && level < 1.0) => {
+            Err(Failure::Unprocessable("a level is a share between 0 and 1".into()))
+        }
+        other => Ok(other),
+    }
+}
+
+pub(super) async fn infer(call: Call) -> Result<Response, Failure> {
+    let hosted = call.engine.model(call.name()).await?;
+    beside(call.body.len(), move || {
+        let view = hosted.view();
+        let rows = call.engine.config.limits.rows;
+        let Decoded { batch, about } = decode::rows(&call.headers, &call.body, &view.schema, false, rows)?;
+        let level = check_level(call.parameter("level")?.or(about.level))?;
+        let said = view.predict(&batch, level)?;
+        hosted.counters.predicted.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        answer::predictions(&call.headers, hosted.name.as_str(), view.figures.seen, &about, &said)
+    })
+    .await
+}
+
+pub(super) async fn version_infer(call: Call) -> Result<Response, Failure> {
+    call.check_version()?;
+    infer(call).await
+}
+
+/// Rows of a body, to be learned or un-learned.
+async fn rows(call: Call, schema: Arc<Schema>) -> Result<(Call, Decoded), Failure> {
+    beside(call.body.len(), move || {
+        let most = call.engine.config.limits.rows;
+        let decoded = decode::rows(&call.headers, &call.body, &schema, true, most)?;
+        Ok((call, decoded))
+    })
+    .await
+}
+
+async fn change(call: &Call, hosted: &Hosted, op: Op, about: &About) -> Result<Response, Failure> {
+    let (reply, replayed) = hosted.change(op, call.key()?).await?;
+    answer::changed(&call.headers, hosted.name.as_str(), about, &reply, replayed)
+}
+
+/// Rejects what is not for models of this kind.
+fn check_kind(hosted: &Hosted, is_search: bool) -> Result<Arc<Schema>, Failure> {
+    let view = hosted.view();
+    match (view.search().is_some(), is_search) {
+        (true, false) => Err(Failure::Unprocessable("this model is for a search: ask and tell".into())),
+        (false, true) => Err(Failure::Unprocessable("this model is for rows, not for a search".into())),
+        _ => Ok(Arc::clone(&view.schema)),
+    }
+}
+
+pub(super) async fn learn(call: Call) -> Result<Response, Failure> {
+    let hosted = call.engine.model(call.name()).await?;
+    let schema = check_kind(&hosted, false)?;
+    let (call, Decoded { batch, about }) = rows(call, schema).await?;
+    change(&call, &hosted, Op::Learn(batch, None), &about).await
+}
+
+pub(super) async fn step(call: Call) -> Result<Response, Failure> {
+    let hosted = call.engine.model(call.name()).await?;
+    let schema = check_kind(&hosted, false)?;
+    let (call, Decoded { batch, about }) = rows(call, schema).await?;
+    let level = check_level(call.parameter("level")?.or(about.level))?;
+    let level = level.unwrap_or(hosted.view().figures.level);
+    change(&call, &hosted, Op::Learn(batch, Some(level)), &about).await
+}
+
+pub(super) async fn forget(call: Call) -> Result<Response, Failure> {
+    let hosted = call.engine.model(call.name()).await?;
+    let schema = check_kind(&hosted, false)?;
+    let (call, Decoded { batch, about }) = rows(call, schema).await?;
+    change(&call, &hosted, Op::Forget(batch), &about).await
+}
+
+pub(super) async fn tell(call: Call) -> Result<Response, Failure> {
+    let hosted = call.engine.model(call.name()).await?;
+    let schema = check_kind(&hosted, true)?;
+    let (call, Decoded { batch, about }) = rows(call, schema).await?;
+    change(&call, &hosted, Op::Tell(batch), &about).await
+}
+
+pub(super) async fn refit(call: Call) -> Result<Response, Failure> {
+    let hosted = call.engine.model(call.name()).await?;
+    change(&call, &hosted, Op::Refit, &About::default()).await
+}
+
+pub(super) async fn freeze(call: Call) -> Result<Response, Failure> {
+    let hosted = call.engine.model(call.name()).await?;
+    check_kind(&hosted, false)?;
+    change(&call, &hosted, Op::Freeze, &About::default()).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    count: usize,
+}
+
+pub(super) async fn ask(call: Call) -> Result<Response, Failure> {
+    let hosted = call.engine.model(call.name()).await?;
+    let schema = check_kind(&hosted, true)?;
+    let count = if call.body.trim_ascii().is_empty() {
+        1
+    } else {
+        let asked: Asked =
+            serde_json::from_slice(&call.body).map_err(|e| Failure::Malformed(e.to_string()))?;
+        asked.count
+    };
+    if !(1..=MOST_POINTS).contains(&count) {
+        return Err(Failure::Unprocessable(format!("1 to {MOST_POINTS} points can be asked for at a time")));
+    }
+    match hosted.change(Op::Ask(count), call.key()?).await? {
+        (Reply::Points(points), replayed) => {
+            let named: Vec<Value> = points.iter().map(|x| named(&schema, x)).collect();
+            Ok(json_body(
+                &json!({ "model": hosted.name.as_str(), "replayed": replayed, "points": named, "raw": points }),
+            ))
+        }
+        (reply, replayed) => {
+            answer::changed(&call.headers, hosted.name.as_str(), &About::default(), &reply, replayed)
+        }
+    }
+}
+
+/// A point by the names of its dimensions, choices as their texts.
+pub(super) fn named(schema: &Schema, x: &[f64]) -> Value {
+    let value = |(i, &v): (usize, &f64)| match schema.columns.reading(i) {
+        wiski::persist::Reading::Levels(levels) => {
+            levels.get(v as usize).map_or(Value::Null, |level| Value::from(level.as_str()))
+        }
+        _ => Value::from(v),
+    };
+    let names = schema.columns.inputs.iter().cloned();
+    Value::Object(names.zip(x.iter().enumerate().map(value)).collect())
+}

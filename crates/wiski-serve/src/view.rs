@@ -1,0 +1,197 @@
+//! What readers see of a model: an immutable image, published by its writer. A prediction reads it and waits for nothing.
+
+use std::sync::Arc;
+
+use wiski::decide::Optimizer;
+use wiski::model::{ClassSnapshot, Snapshot};
+use wiski::persist::Model;
+use wiski::{Horizon, Interval};
+
+use crate::batch::{Batch, Schema};
+use crate::error::Failure;
+use crate::op::{ClassesSaid, Numbers, Said};
+use crate::served::Served;
+
+/// A model at a moment.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// The columns; the same for every view of a model.
+    pub schema: Arc<Schema>,
+    /// The word for its kind.
+    pub kind: &'static str,
+    /// The image that predicts.
+    image: Image,
+    /// The figures.
+    pub figures: Figures,
+}
+
+#[derive(Debug, Clone)]
+enum Image {
+    /// There is none during the warm-up.
+    None,
+    Numbers(Arc<Snapshot>),
+    Classes(Arc<ClassSnapshot>),
+    Search(Arc<Optimizer>),
+}
+
+/// Figures of a model; NaN where there are none yet.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Figures {
+    /// Rows or results seen.
+    pub seen: u64,
+    /// The weight of the rows learned.
+    pub count: f64,
+    /// Whether the warm-up is over.
+    pub ready: bool,
+    /// Whether features may still be learned anew.
+    pub searching: bool,
+    /// Refits since the warm-up.
+    pub refits: u64,
+    /// Signals of drift.
+    pub drifts: u64,
+    /// Rows that lay off the grid.
+    pub ignored: u64,
+    /// The level of the model's own intervals.
+    pub level: f64,
+    /// The share of targets in them.
+    pub coverage: f64,
+    /// The error along the stream: the root mean square for numbers, the share of wrong classes.
+    pub error: f64,
+    /// The mean negative log density, or log-loss.
+    pub surprise: f64,
+}
+
+impl Figures {
+    /// The figures of a model.
+    pub fn of(served: &Served) -> Self {
+        let mut figures = Self {
+            seen: served.seen(),
+            count: 0.0,
+            ready: false,
+            searching: false,
+            refits: 0,
+            drifts: 0,
+            ignored: 0,
+            level: f64::NAN,
+            coverage: f64::NAN,
+            error: f64::NAN,
+            surprise: f64::NAN,
+        };
+        match served {
+            Served::Rows(stored) => {
+                let model = &stored.model;
+                figures.count = model.count();
+                figures.ready = model.is_ready();
+                figures.searching = model.is_searching();
+                figures.ignored = model.ignored();
+                figures.level = model.settings().intervals.level;
+                match model {
+                    Model::Regressor(model) => {
+                        let metrics = model.metrics();
+                        (figures.refits, figures.drifts) = (model.refits() as u64, model.drifts());
+                        (figures.error, figures.surprise) = (metrics.rmse(), metrics.nll());
+                        figures.coverage = metrics.intervals().share();
+                    }
+                    Model::Classifier(model) => {
+                        let metrics = model.metrics();
+                        figures.refits = model.refits() as u64;
+                        (figures.error, figures.surprise) = (1.0 - metrics.accuracy(), metrics.log_loss());
+                        figures.coverage = metrics.sets().share();
+                    }
+                }
+            }
+            Served::Search(optimizer) => {
+                figures.count = figures.seen as f64;
+                figures.ready = optimizer.surrogate().is_some();
+                figures.level = 0.95;
+            }
+        }
+        figures
+    }
+}
+
+impl View {
+    /// The model as it is now.
+    pub fn of(served: &Served, schema: Arc<Schema>) -> Self {
+        let image = match served {
+            Served::Rows(stored) => match &stored.model {
+                Model::Regressor(model) => model.snapshot().map_or(Image::None, Image::Numbers),
+                Model::Classifier(model) => model.snapshot().map_or(Image::None, Image::Classes),
+            },
+            Served::Search(optimizer) => Image::Search(Arc::new(optimizer.as_ref().clone())),
+        };
+        Self { schema, kind: served.kind(), image, figures: Figures::of(served) }
+    }
+
+    /// Whether it can predict.
+    pub fn is_ready(&self) -> bool {
+        match &self.image {
+            Image::None => false,
+            Image::Numbers(_) | Image::Classes(_) => true,
+            Image::Search(optimizer) => optimizer.surrogate().is_some(),
+        }
+    }
+
+    /// The labels of a classifier, once they are known.
+    pub fn labels(&self) -> &[String] {
+        match &self.image {
+            Image::Classes(snapshot) => snapshot.classes(),
+            _ => &[],
+        }
+    }
+
+    /// The search, if it is one.
+    pub fn search(&self) -> Option<&Optimizer> {
+        match &self.image {
+            Image::Search(optimizer) => Some(optimizer),
+            _ => None,
+        }
+    }
+
+    /// Predicts rows, with intervals or sets at a level (that of the model, if none is given).
+    pub fn predict(&self, batch: &Batch, level: Option<f64>) -> Result<Said, Failure> {
+        let level = level.unwrap_or(self.figures.level);
+        let in_row = |row: usize| {
+            move |error: wiski::Error| match error {
+                wiski::Error::NotReady { .. } => Failure::NotReady,
+                other => Failure::Unprocessable(format!("row {row}: {other}")),
+            }
+        };
+        match &self.image {
+            Image::None => Err(Failure::NotReady),
+            Image::Numbers(snapshot) => {
+                let mut numbers = Numbers::default();
+                for i in 0..batch.len() {
+                    let mut p = snapshot.predict(batch.inputs(i)).map_err(in_row(i))?;
+                    if let Some(&variance) = batch.variance.get(i) {
+                        p.noise = variance;
+                    }
+                    let interval = snapshot.interval(&p, level, Horizon::Next).map_err(in_row(i))?;
+                    numbers.push(p.mean, p.std(), interval.lower, interval.upper);
+                }
+                Ok(Said::Numbers(numbers))
+            }
+            Image::Classes(snapshot) => {
+                let labels = snapshot.classes().to_vec();
+                let mut said = ClassesSaid { labels, ..ClassesSaid::default() };
+                for i in 0..batch.len() {
+                    let p = snapshot.predict(batch.inputs(i)).map_err(in_row(i))?;
+                    said.best.push(Some(p.best));
+                    said.probabilities.extend_from_slice(&p.probabilities);
+                    said.sets.push(snapshot.set(&p, level, Horizon::Next).map_err(in_row(i))?);
+                }
+                Ok(Said::Classes(said))
+            }
+            Image::Search(optimizer) => {
+                let mut numbers = Numbers::default();
+                for i in 0..batch.len() {
+                    let said = optimizer.predict(batch.inputs(i)).map_err(in_row(i))?;
+                    let p = said.ok_or(Failure::NotReady)?;
+                    let interval = Interval::gaussian(&p, level).map_err(in_row(i))?;
+                    numbers.push(p.mean, p.std(), interval.lower, interval.upper);
+                }
+                Ok(Said::Numbers(numbers))
+            }
+        }
+    }
+}
