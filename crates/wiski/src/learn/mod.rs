@@ -40,7 +40,7 @@ pub mod warmup;
 
 pub use adam::{Adam, Annealing};
 pub use additive::AdditiveSearch;
-pub(crate) use additive::ClassTargets;
+pub(crate) use additive::{ClassTargets, FoundFeatures};
 pub use bounds::Bounds;
 pub use hyper::{HyperSpace, Hyperparameters};
 pub use hyperprior::Hyperprior;

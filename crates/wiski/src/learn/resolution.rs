@@ -117,13 +117,13 @@ impl GridSearch<'_> {
         let kernel = &best.hyper.kernels[0];
         let is_short = self.most_points(kernel, true) < self.budget
             && !self.is_affordable(kernel, &self.wanted_points(&best.hyper));
-        if self.is_raced && is_short {
-            if let Ok(rough) =
+        if self.is_raced
+            && is_short
+            && let Ok(rough) =
                 self.followed(&self.like(&best, Family::Matern12)?).map(|fit| self.refined(fit))
-                && is_better(&rough, Some(&best))
-            {
-                return Ok(rough);
-            }
+            && is_better(&rough, Some(&best))
+        {
+            return Ok(rough);
         }
         Ok(best)
     }

@@ -353,7 +353,7 @@ pub struct OnlineClassifier {
 
 impl OnlineClassifier {
     /// The parts of a model that a file held.
-    pub(super) fn restored(mut online: Online<Classification>, metrics: PrequentialClasses) -> Result<Self> {
+    pub(super) fn restored(mut online: Online<Classification>, metrics: &PrequentialClasses) -> Result<Self> {
         online.task.count_classes();
         let count = online.task.count();
         if online.memory.rows.y.iter().any(|&c| !(c >= 0.0 && c < count as f64 && c.fract() == 0.0)) {
@@ -365,7 +365,7 @@ impl OnlineClassifier {
         let wanted = online.settings.intervals.controller(true)?;
         online.task.conformal = restored_controller(online.task.conformal.take(), wanted);
         online.restore()?;
-        Ok(Self { online, metrics })
+        Ok(Self { online, metrics: *metrics })
     }
 
     /// A classifier of rows with `input_dim` columns.

@@ -138,7 +138,7 @@ impl TryFrom<SavedClassifier> for OnlineClassifier {
 
     fn try_from(saved: SavedClassifier) -> Result<Self> {
         if let Some(online) = saved.online {
-            return Self::restored(online, saved.metrics);
+            return Self::restored(online, &saved.metrics);
         }
         let warm_up = saved.warm_up.ok_or_else(|| missing("warm_up"))?;
         let (y, noise): (Vec<f64>, Vec<f64>) = warm_up.classes.iter().map(|&c| (c as f64, 1.0)).unzip();
@@ -159,7 +159,7 @@ impl TryFrom<SavedClassifier> for OnlineClassifier {
         let settings = saved.settings.ok_or_else(|| missing("settings"))?;
         let input_dim = saved.input_dim.ok_or_else(|| missing("input_dim"))?;
         let task = Classification::new(saved.labels.ok_or_else(|| missing("labels"))?);
-        Self::restored(Online::from_parts(settings, input_dim, task, memory, learner), saved.metrics)
+        Self::restored(Online::from_parts(settings, input_dim, task, memory, learner), &saved.metrics)
     }
 }
 

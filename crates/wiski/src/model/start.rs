@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::feature::{Activation, Column, FeatureMap, Identity, Mlp, Moments};
 use crate::grid::{Grid, Lattice};
 use crate::learn::{
-    AdditiveSearch, Choice, ClassTargets, FittedGrid, GridSearch, HyperSpace, Hyperparameters, LbfgsB,
-    ProjectionSearch, Rows, Start, WarmUp, WarmUpTraining, screen,
+    AdditiveSearch, Choice, ClassTargets, FittedGrid, FoundFeatures, GridSearch, HyperSpace, Hyperparameters,
+    LbfgsB, ProjectionSearch, Rows, Start, WarmUp, WarmUpTraining, screen,
 };
 use crate::likelihood::Target;
 use crate::stats::Stats;
@@ -97,9 +97,7 @@ pub(crate) fn found(
         (map.clone(), map.new_moments(), None, fitted.lattice, fitted.hyper, fitted.space)
     } else {
         let (warm, choice, lattice) = if settings.is_additive() && !targets.is_one(settings) {
-            let found = additive(&scaled, settings, hyper.noise, false, |search| {
-                search.run_classes(&targets.of_classes(&kept))
-            })?;
+            let found = additive(&scaled, settings, hyper.noise, Some(&targets.of_classes(&kept)))?;
             each = found.each;
             let lattice = found.warm.lattice().clone();
             (found.warm, Some(found.choice), lattice)
@@ -315,9 +313,9 @@ fn features(
             (WarmUp::new(rows, map, lattice.coarse(WARM_UP_POINTS)?, hyper, space, tolerance)?, None)
         }
         Features::Auto | Features::Additive { .. } | Features::Points { .. } => {
-            let (warm, choice) = additive(rows, settings, hyper.noise, true, |search| search.run())?;
-            lattice = warm.lattice().clone();
-            (warm, Some(choice))
+            let found = additive(rows, settings, hyper.noise, None)?;
+            lattice = found.warm.lattice().clone();
+            (found.warm, Some(found.choice))
         }
         Features::Project { outputs } => {
             let search = ProjectionSearch {
@@ -415,19 +413,18 @@ fn on_grid(rows: &Rows, settings: &Settings, mut lattice: Lattice) -> Result<(Ro
 /// fewer than the first number, random ones fill up to the second, since each is one more view of few columns.
 const DIRECTIONS: [usize; 2] = [16, 24];
 
-/// What a search for a sum of grids leads to: with directions through the columns if there is `one` target that they can
-/// be learned from, else with the columns as they are.
-fn additive<T>(
+/// What a search for a sum of grids leads to: with directions through the columns, which are learned from one target, or for
+/// many classes with the columns as they are.
+fn additive(
     rows: &Rows,
     settings: &Settings,
     noise: f64,
-    one: bool,
-    run: impl FnOnce(&AdditiveSearch) -> Result<T>,
-) -> Result<T> {
+    classes: Option<&ClassTargets>,
+) -> Result<FoundFeatures> {
     let columns = settings.column_kinds(rows.x.len() / rows.len());
     let numeric = columns.iter().filter(|c| **c == Column::Numeric).count();
     let directions = match settings.features {
-        _ if !one => numeric,
+        _ if classes.is_some() => numeric,
         Features::Additive { directions: Some(k) } => k,
         _ if numeric < 2 => numeric,
         _ if numeric + 1 < DIRECTIONS[0] => DIRECTIONS[1],
@@ -453,7 +450,10 @@ fn additive<T>(
         training,
         seed: settings.seed,
     };
-    run(&search)
+    match classes {
+        Some(targets) => search.run_classes(targets),
+        None => search.run().map(|(warm, choice)| FoundFeatures { warm, each: Vec::new(), choice }),
+    }
 }
 
 /// A Gaussian process without data on the given grids.

@@ -23,7 +23,7 @@ pub struct Columns {
     /// The time of each row, if there is one.
     pub time: Option<String>,
     /// What the labels of classes are, where the target is a class.
-    #[serde(default, skip_serializing_if = "LabelKind::is_text")]
+    #[serde(default)]
     pub labels: LabelKind,
 }
 
@@ -40,12 +40,6 @@ pub enum LabelKind {
     Number,
     /// True and false.
     Boolean,
-}
-
-impl LabelKind {
-    fn is_text(&self) -> bool {
-        *self == Self::Text
-    }
 }
 
 impl Columns {

@@ -71,8 +71,8 @@ impl ClassTargets {
     }
 }
 
-/// Features, and the hyperparameters of each class on them.
-pub(crate) struct ClassFeatures {
+/// Features, and the hyperparameters of each class on them, where they were learned together.
+pub(crate) struct FoundFeatures {
     pub(crate) warm: WarmUp,
     pub(crate) each: Vec<Hyperparameters>,
     pub(crate) choice: Choice,
@@ -87,7 +87,7 @@ struct Fitted {
 
 impl AdditiveSearch<'_> {
     /// Finds the features of classes. The targets of [`AdditiveSearch::rows`] are those of the class that says most.
-    pub(crate) fn run_classes(&self, targets: &ClassTargets) -> Result<ClassFeatures> {
+    pub(crate) fn run_classes(&self, targets: &ClassTargets) -> Result<FoundFeatures> {
         let n = self.rows.len();
         let mut choice = Choice { start: Start::Axes, epochs: 0, scores: Vec::new() };
         if n < FEWEST_ROWS || self.inducing == 0 || self.point_sources().is_empty() {
@@ -126,7 +126,7 @@ impl AdditiveSearch<'_> {
         let search = self.class_search(targets);
         let fitted = self.of_form(form, &search, &last, self.rows, targets, Some(&last.learned))?;
         let warm = self.with_points(fitted.grids.as_ref(), &fitted.learned, self.rows)?;
-        Ok(ClassFeatures { warm, each: of_classes(&fitted, true)?, choice })
+        Ok(FoundFeatures { warm, each: of_classes(&fitted, true)?, choice })
     }
 
     /// A form of the sum on some rows, whose grids are given; points go on from others if there are any.
@@ -153,14 +153,14 @@ impl AdditiveSearch<'_> {
 
     /// Grids alone. Where there are few of them, none needs to be left out, and all that is learned of each class can be
     /// learned on its statistics.
-    fn without_class_points(&self, targets: &ClassTargets, choice: Choice) -> Result<ClassFeatures> {
+    fn without_class_points(&self, targets: &ClassTargets, choice: Choice) -> Result<FoundFeatures> {
         let mut plain = self.plain()?.0;
         if plain.whitened_features()?.1.iter().sum::<usize>() <= GRIDS_RANK {
-            return Ok(ClassFeatures { warm: plain, each: Vec::new(), choice });
+            return Ok(FoundFeatures { warm: plain, each: Vec::new(), choice });
         }
         let (warm, learned) = self.class_grids(self.rows, targets)?;
         let fitted = Fitted { grids: Some(warm.clone()), learned };
-        Ok(ClassFeatures { warm, each: of_classes(&fitted, false)?, choice })
+        Ok(FoundFeatures { warm, each: of_classes(&fitted, false)?, choice })
     }
 
     fn class_centers(&self, targets: &ClassTargets) -> usize {

@@ -22,7 +22,7 @@ mod inducing;
 mod pairs;
 
 use self::blocks::Block;
-pub(crate) use self::classes::ClassTargets;
+pub(crate) use self::classes::{ClassTargets, FoundFeatures};
 use super::{Choice, HyperSpace, Hyperparameters, LbfgsB, Rows, Start, WarmUp, WarmUpTraining};
 use crate::error::Result;
 use crate::feature::Column;
