@@ -8,6 +8,7 @@ use crate::intervals::percent;
 
 /// The figures of predictions on rows the model had not seen.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::large_enum_variant, reason = "there are one or two of them")]
 pub(crate) enum Figures {
     /// Of numbers, with the level of their intervals.
     Numbers(Prequential, f64),

@@ -169,7 +169,8 @@ impl Description {
         };
         let sources =
             if self.levels.is_empty() { Vec::new() } else { self.inputs.iter().map(source).collect() };
-        let columns = Columns { sources, target, noise: self.noise, time: self.time, inputs: self.inputs };
+        let (noise, time, inputs) = (self.noise, self.time, self.inputs);
+        let columns = Columns { sources, target, noise, time, inputs, ..Columns::default() };
         Ok(Served::Rows(Box::new(Stored::new(columns, model)?)))
     }
 

@@ -72,7 +72,7 @@ impl Served {
                     sources: dimensions.iter().map(source).collect(),
                     target: "value".into(),
                     noise: optimizer.settings().known_noise.then(|| "variance".into()),
-                    time: None,
+                    ..Columns::default()
                 };
                 Schema { columns, target: TargetKind::Trial }
             }
