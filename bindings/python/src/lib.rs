@@ -13,6 +13,7 @@
 
 mod classifier;
 mod errors;
+mod forecaster;
 mod optimizer;
 mod regressor;
 mod rows;
@@ -30,6 +31,8 @@ mod _core {
     #[pymodule_export]
     use super::classifier::Classifier;
     #[pymodule_export]
+    use super::forecaster::Forecaster;
+    #[pymodule_export]
     use super::optimizer::Optimizer;
     #[pymodule_export]
     use super::regressor::Regressor;
@@ -46,7 +49,7 @@ mod _core {
     }
 }
 
-/// What a file holds: `regressor`, `classifier`, `optimizer` or another kind.
+/// What a file holds: `regressor`, `classifier`, `optimizer`, `forecaster` or another kind.
 #[pyfunction]
 fn kind_of_file(py: Python<'_>, path: std::path::PathBuf) -> PyResult<String> {
     use wiski::persist::{self, Model, Stored};

@@ -14,7 +14,8 @@ depend on how many rows it has seen.
 
 ``OnlineGPRegressor`` and ``OnlineGPClassifier`` are scikit-learn estimators; ``wiski.river`` has a model for river,
 ``wiski.botorch`` one for BoTorch, ``wiski.optuna`` a sampler for Optuna and ``wiski.plot`` pictures. Each of these
-imports the library it is for, and nothing else here does. ``Client`` talks to ``wiski serve``.
+imports the library it is for, and nothing else here does. ``Forecaster`` says what comes next in a series; ``Client``
+talks to ``wiski serve``.
 """
 
 from wiski._classifier import OnlineGPClassifier
@@ -29,6 +30,7 @@ from wiski._errors import (
     WiskiError,
 )
 from wiski._files import load
+from wiski._forecaster import Forecast, Forecaster
 from wiski._optimizer import Optimizer
 from wiski._regressor import OnlineGPRegressor
 from wiski._stats import Stats
@@ -36,6 +38,8 @@ from wiski._stats import Stats
 __all__ = [
     "Client",
     "FileError",
+    "Forecast",
+    "Forecaster",
     "InternalError",
     "NotFittedError",
     "OffGridError",

@@ -8,6 +8,7 @@ from typing import Any
 from wiski import _core
 from wiski._classifier import OnlineGPClassifier
 from wiski._errors import FileError
+from wiski._forecaster import Forecaster
 from wiski._optimizer import Optimizer
 from wiski._regressor import OnlineGPRegressor
 
@@ -15,11 +16,12 @@ _READERS = {
     "regressor": OnlineGPRegressor.load,
     "classifier": OnlineGPClassifier.load,
     "optimizer": Optimizer.load,
+    "forecaster": Forecaster.load,
 }
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The model in a file, whatever its kind: a regressor, a classifier or an optimizer, written by ``save`` or by
+    """The model in a file, whatever its kind: a regressor, a classifier, an optimizer or a forecaster, written by ``save`` or by
     the command line.
 
     >>> import os, tempfile, wiski
