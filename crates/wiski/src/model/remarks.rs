@@ -54,7 +54,11 @@ impl Remark {
                 "{points} points on {} are too few: its length-scale is {spacings:.2} of their spacing; give the grid more points or leave it to the model",
                 name(column)
             ),
-            Self::OffGrid { rows } => format!("{rows} rows lay too far outside and were left to the prior"),
+            Self::OffGrid { rows } => {
+                format!(
+                    "{rows} rows, of which nothing was learned, lay off the grid and were left to the prior"
+                )
+            }
         }
     }
 }

@@ -13,6 +13,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Result, finite};
+use crate::saved::{Restore, restored_after_reading};
+
 /// The prior precision of b: a deviation of .5.
 const PRIOR: f64 = 4.0;
 /// Curvature fades by this much with each row.
@@ -25,9 +28,21 @@ const NEWTON_STEPS: usize = 20;
 
 /// The exponent β of class probabilities, with the curvature of the log-loss around it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub(crate) struct Sharpness {
     b: f64,
     curvature: f64,
+}
+
+restored_after_reading!(Sharpness);
+
+impl Restore for Sharpness {
+    fn restore(&mut self) -> Result<()> {
+        finite("sharpness", self.b, 0)?;
+        finite("curvature of the sharpness", self.curvature, 0)?;
+        (self.b, self.curvature) = (self.b.clamp(-RANGE, RANGE), self.curvature.max(0.0));
+        Ok(())
+    }
 }
 
 impl Sharpness {

@@ -43,10 +43,10 @@ pub(crate) struct Targets<'a> {
 }
 
 impl Targets<'_> {
-    /// Whether one process says all there is to know: a number, or one of two classes, whose targets mirror each other.
+    /// Whether one process says all that features are learned from: a number, or one of two classes, whose targets mirror
+    /// each other. Inducing points are learned from all classes.
     fn is_one(&self, settings: &Settings) -> bool {
-        let is_asked = !matches!(settings.features, Features::Points { .. });
-        self.classes.is_none() || self.each.len() == 2 && is_asked
+        self.classes.is_none() || self.each.len() == 2 && settings.inducing() == 0
     }
 
     /// What the rows that were kept say to each class.
