@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Deserializer};
 
-use super::classifier::Classification;
+use super::classification::Classification;
 use super::encoder::Encoder;
 use super::labels::Labels;
 use super::learner::{Learner, Process};

@@ -2,6 +2,7 @@
 
 mod beyond;
 mod builder;
+mod classification;
 mod classifier;
 mod defaults;
 mod encoder;
@@ -28,7 +29,8 @@ use crate::error::{Result, length};
 use crate::posterior::Prediction;
 
 pub use builder::{OffGrid, WiskiBuilder};
-pub use classifier::{ClassPrediction, ClassSnapshot, OnlineClassifier};
+pub use classification::{ClassPrediction, ClassSnapshot};
+pub use classifier::OnlineClassifier;
 pub(crate) use encoder::FixedEncoder;
 pub use encoder::{ColumnScaling, Encoder, Reads};
 pub use labels::{Classes, Unseen};
