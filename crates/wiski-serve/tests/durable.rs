@@ -150,7 +150,7 @@ async fn readers_do_not_wait_for_learning_and_a_full_queue_says_so() {
         tokio::spawn(async move {
             let start = Instant::now();
             // Searches for a grid at 200, 400, … rows.
-            server.post(LEARN, table(100, 3000)).await.ok();
+            server.post(LEARN, table(100, 8000)).await.ok();
             start.elapsed()
         })
     };
