@@ -14,7 +14,7 @@ use super::{AdditiveSearch, FEWEST_ROWS};
 use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::learn::points::{
-    GridFeatures, LearnedPoints, PointsNoise, PointsOutput, PointsPosterior, PointsRows, PointsSearch,
+    LearnedPoints, PointsNoise, PointsOutput, PointsPosterior, PointsRows, PointsSearch,
 };
 use crate::learn::{Choice, Hyperparameters, Rows, Start, WarmUp};
 use crate::likelihood::Softmax;
@@ -231,16 +231,11 @@ impl AdditiveSearch<'_> {
         targets: &ClassTargets,
         then: impl FnOnce(&PointsRows) -> Result<T>,
     ) -> Result<T> {
-        let features = grids.map(WarmUp::whitened_features).transpose()?;
-        let inputs = self.point_inputs(rows)?;
         let noise = PointsNoise::Fixed(1.0);
-        let outputs: Vec<PointsOutput> = targets
-            .each
-            .iter()
-            .map(|(y, d)| PointsOutput { targets: y, relative_noise: Some(d), noise })
-            .collect();
-        let grids = features.as_ref().map(|(values, groups)| GridFeatures { values, groups });
-        then(&PointsRows { x: &inputs, dim: self.point_sources().len(), outputs: &outputs, grids })
+        let each = targets.each.iter();
+        let outputs: Vec<PointsOutput> =
+            each.map(|(y, d)| PointsOutput { targets: y, relative_noise: Some(d), noise }).collect();
+        self.with_point_rows(grids, rows, &outputs, then)
     }
 }
 

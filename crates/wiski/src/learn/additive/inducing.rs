@@ -32,7 +32,7 @@ impl AdditiveSearch<'_> {
     }
 
     /// The inputs of the points, row after row.
-    pub(super) fn point_inputs(&self, rows: &Rows) -> Result<Vec<f64>> {
+    fn point_inputs(&self, rows: &Rows) -> Result<Vec<f64>> {
         let map = FeatureMap::from(Mixed::new(self.columns.to_vec(), self.point_sources(), None)?);
         let (mut work, moments, mut tape) = (Default::default(), map.new_moments(), Tape::new());
         let view = map.prepare(&moments, &mut work)?;
@@ -44,6 +44,21 @@ impl AdditiveSearch<'_> {
         Ok(inputs)
     }
 
+    /// Hands over rows as a search for points reads them: with the features of the grids beside, if there are any, and the
+    /// targets of every output.
+    pub(super) fn with_point_rows<T>(
+        &self,
+        grids: Option<&mut WarmUp>,
+        rows: &Rows,
+        outputs: &[PointsOutput],
+        then: impl FnOnce(&PointsRows) -> Result<T>,
+    ) -> Result<T> {
+        let features = grids.map(WarmUp::whitened_features).transpose()?;
+        let inputs = self.point_inputs(rows)?;
+        let grids = features.as_ref().map(|(values, groups)| GridFeatures { values, groups });
+        then(&PointsRows { x: &inputs, dim: self.point_sources().len(), outputs, grids })
+    }
+
     /// Learns points beside the grids of a model fitted to the rows, going on from points of part of them if there are any.
     pub(super) fn learn_points(
         &self,
@@ -51,21 +66,17 @@ impl AdditiveSearch<'_> {
         rows: &Rows,
         from: Option<&LearnedPoints>,
     ) -> Result<LearnedPoints> {
-        let (values, groups) = warm.whitened_features()?;
-        let inputs = self.point_inputs(rows)?;
         let noise = if warm.space().learns_noise() {
             PointsNoise::Learned
         } else {
             PointsNoise::Fixed(warm.hyperparameters().noise)
         };
         let outputs = [PointsOutput { targets: &rows.y, relative_noise: Some(&rows.noise), noise }];
-        let grids = Some(GridFeatures { values: &values, groups: &groups });
-        let all = PointsRows { x: &inputs, dim: self.point_sources().len(), outputs: &outputs, grids };
         let search = PointsSearch { points: self.inducing, seed: self.seed, ..PointsSearch::default() };
-        match from {
-            Some(from) => search.brief().continued(&all, from, &mut |_| true),
-            None => search.run(&all, &mut |_| true),
-        }
+        self.with_point_rows(Some(warm), rows, &outputs, |all| match from {
+            Some(from) => search.brief().continued(all, from, &mut |_| true),
+            None => search.run(all, &mut |_| true),
+        })
     }
 
     /// The grids of a model, if there is one, with learned points beside them, on the given rows; hyperparameters start
