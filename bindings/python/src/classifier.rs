@@ -241,7 +241,13 @@ impl Classifier {
 
     /// Ends a fit: features are learned anew from the rows in memory, if there are more than at the last search.
     fn finish_search(&self, py: Python<'_>) -> PyResult<()> {
-        self.state.long(py, |state| Ok(state.change().finish_search()?))
+        self.state.long(py, |state| {
+            let model = state.change();
+            model.finish_search()?;
+            // The order of a table has no meaning.
+            model.drop_corrections();
+            Ok(())
+        })
     }
 
     /// What went wrong beside the rows since the last call, if anything did.

@@ -9,6 +9,7 @@ use wiski::{Error, Kernel, Result, Settings};
 /// The parameters, as a Python dictionary gives them.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
+#[allow(clippy::struct_excessive_bools)] // Each is a parameter of its own in Python.
 pub(crate) struct Parameters {
     features: String,
     grid: Option<Vec<usize>>,
@@ -18,6 +19,7 @@ pub(crate) struct Parameters {
     schedule: String,
     half_life: Option<f64>,
     timed: bool,
+    tracking: bool,
     warm_up: Option<usize>,
     bounds: Option<Vec<(f64, f64)>>,
     off_grid: String,
@@ -61,6 +63,7 @@ impl Parameters {
             max_grid_points: self.max_grid_points,
             engine: self.engine.parse()?,
             half_life: self.half_life.map(if self.timed { HalfLife::Time } else { HalfLife::Rows }),
+            tracking: self.tracking,
             memory: self.memory,
             rank_budget: self.rank_budget,
             rank_tolerance: self.rank_tolerance,
@@ -130,6 +133,7 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, settings: &Settings) -> PyResult<Bou
     };
     dict.set_item("half_life", life)?;
     dict.set_item("timed", timed)?;
+    dict.set_item("tracking", settings.tracking)?;
     dict.set_item("warm_up", settings.warm_up)?;
     let bounds =
         if let InputScaling::Bounds(bounds) = &settings.inputs { Some(bounds.clone()) } else { None };

@@ -62,6 +62,11 @@ pub(crate) struct ModelOptions {
     #[arg(long, value_name = "SPAN")]
     half_life: Option<String>,
 
+    /// Predict each row by the model of all rows alone. By default, where the last rows say more than that, the
+    /// prediction of the next one follows them
+    #[arg(long)]
+    no_tracking: bool,
+
     /// Keep so many rows in memory to start from: a number, or a share of all rows below 1 [default: by the
     /// number of inputs]
     #[arg(long, value_name = "ROWS", allow_negative_numbers = true)]
@@ -223,6 +228,7 @@ impl ModelOptions {
                 EngineOption::Krylov => Engine::Krylov(Accuracy::default()),
             },
             half_life: self.half_life(timed)?,
+            tracking: !self.no_tracking,
             seed: self.seed,
             ..defaults
         };
@@ -267,6 +273,7 @@ impl ModelOptions {
                 .iter()
                 .any(|l| !l.is_empty())
             || self.pretrain.is_some()
+            || self.no_tracking
     }
 
     /// Grid points per axis; empty if the model is to choose.

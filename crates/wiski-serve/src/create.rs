@@ -88,6 +88,7 @@ pub struct Chosen {
     off_grid: Option<String>,
     bounds: Option<Vec<(f64, f64)>>,
     half_life: Option<f64>,
+    tracking: Option<bool>,
     warm_up: Option<usize>,
     memory: Option<usize>,
     max_grid: Option<usize>,
@@ -225,6 +226,7 @@ impl Description {
             let timed = self.time.is_some();
             settings.half_life = Some(if timed { HalfLife::Time(span) } else { HalfLife::Rows(span) });
         }
+        settings.tracking = chosen.tracking.unwrap_or(settings.tracking);
         settings.intervals.level = chosen.level.unwrap_or(settings.intervals.level);
         settings.memory = chosen.memory.unwrap_or(settings.memory);
         settings.max_grid_points = chosen.max_grid.unwrap_or(settings.max_grid_points);

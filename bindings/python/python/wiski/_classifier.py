@@ -63,6 +63,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         warm_up: int | None = None,
         half_life: float | None = None,
         timed: bool = False,
+        tracking: bool = True,
         bounds: Any = None,
         periodic: Any = None,
         categorical: Any = None,
@@ -86,6 +87,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         self.warm_up = warm_up
         self.half_life = half_life
         self.timed = timed
+        self.tracking = tracking
         self.bounds = bounds
         self.periodic = periodic
         self.categorical = categorical

@@ -35,6 +35,9 @@ PARAMETERS = """features : str, default="auto"
         Let a row count half after so many rows, or, with ``timed``, after so much time.
     timed : bool, default=False
         Whether the half-life is in the unit of the times given with the rows.
+    tracking : bool, default=True
+        Whether predictions between calls of ``partial_fit`` follow change: where the last rows say more than the model of
+        all rows, what is predicted for the next one is corrected. After ``fit``, whose rows have no order, nothing is.
     bounds : sequence of (low, high), default=None
         The interval of each column. None is what the first rows span (all rows, for ``fit``).
     periodic : mapping, default=None
@@ -86,6 +89,7 @@ class OnlineGP(BaseEstimator):
             "schedule": self.schedule,
             "half_life": self.half_life,
             "timed": self.timed,
+            "tracking": self.tracking,
             "warm_up": self.warm_up,
             "bounds": bounds,
             "off_grid": self.off_grid,

@@ -68,6 +68,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         warm_up: int | None = None,
         half_life: float | None = None,
         timed: bool = False,
+        tracking: bool = True,
         bounds: Any = None,
         periodic: Any = None,
         categorical: Any = None,
@@ -90,6 +91,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         self.warm_up = warm_up
         self.half_life = half_life
         self.timed = timed
+        self.tracking = tracking
         self.bounds = bounds
         self.periodic = periodic
         self.categorical = categorical

@@ -35,6 +35,11 @@ pub(crate) struct Predict {
     #[arg(long)]
     latent: bool,
 
+    /// The rows come right after the last one learned: where the stream was changing, what its last rows said is taken
+    /// into account, and the interval is the one promised for the next row
+    #[arg(long)]
+    next: bool,
+
     #[command(flatten)]
     intervals: IntervalOptions,
 
@@ -45,7 +50,11 @@ pub(crate) struct Predict {
 impl Predict {
     pub(crate) fn run(&self) -> Result<()> {
         self.intervals.check()?;
-        let Stored { columns, model, .. } = reading::load(&self.model)?;
+        let Stored { columns, mut model, .. } = reading::load(&self.model)?;
+        let horizon = if self.next { Horizon::Next } else { Horizon::Ahead };
+        if !self.next {
+            model.drop_corrections();
+        }
         let source = Source::open(&self.input, &self.reading.format)?;
         if let Some(noise) =
             columns.noise.as_ref().filter(|name| !self.latent && !source.columns().contains(name))
@@ -87,7 +96,7 @@ impl Predict {
             match &answer {
                 Answer::Value(p) => {
                     let p = if self.latent { Prediction { noise: 0.0, ..*p } } else { *p };
-                    let interval = match self.intervals.interval(&model, &answer, Horizon::Ahead)? {
+                    let interval = match self.intervals.interval(&model, &answer, horizon)? {
                         Some(interval) if !self.latent => interval,
                         _ => Interval::gaussian(&p, self.intervals.level(&model))?,
                     };
@@ -96,7 +105,7 @@ impl Predict {
                 Answer::Class(p) => {
                     out.text(&p.label);
                     p.probabilities.iter().for_each(|&p| out.number(p));
-                    let set = self.intervals.set(&model, &answer, Horizon::Ahead)?;
+                    let set = self.intervals.set(&model, &answer, horizon)?;
                     out.text(&set.unwrap_or_default().join("|"));
                 }
             }

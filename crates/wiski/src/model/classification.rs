@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::OffGrid;
 use super::beyond;
+use super::corrections::Corrections;
 use super::encoder::FixedEncoder;
 use super::labels::{Labels, Unseen};
 use super::learner::{Learner, RowTargets};
@@ -206,7 +207,8 @@ impl Task for Classification {
         let (likelihood, class) = (self.likelihood(), class as usize);
         self.targets.clear();
         self.targets.extend((0..self.labels.names().len()).map(|c| likelihood.target(c == class)));
-        RowTargets { each: &self.targets, class: Some(class), unseen: Some(likelihood.target(false)) }
+        let (unseen, softmax) = (Some(likelihood.target(false)), Some(&*self.softmax));
+        RowTargets { each: &self.targets, class: Some(class), unseen, softmax }
     }
 
     fn observed(&mut self, _: f64) {}
@@ -268,11 +270,16 @@ impl Task for Classification {
         Ok(learner)
     }
 
-    fn rescale(&mut self, _: &mut Learner, _: &Settings) -> Result<()> {
-        Ok(())
+    fn rescale(&mut self, _: &mut Learner, _: &Settings) -> Result<f64> {
+        Ok(1.0)
     }
 
-    fn snapshot(&self, learner: &Learner, settings: &Settings) -> Result<ClassSnapshot> {
+    fn snapshot(
+        &self,
+        learner: &Learner,
+        corrections: Option<Corrections>,
+        settings: &Settings,
+    ) -> Result<ClassSnapshot> {
         let predictors = learner.processes().iter().map(|p| p.model.predictor());
         let quantiles = |horizon| self.conformal.as_ref().map(|conformal| conformal.quantiles(horizon));
         Ok(ClassSnapshot {
@@ -281,6 +288,7 @@ impl Task for Classification {
             encoder: learner.encoder().fixed()?,
             predictors: predictors.collect::<Result<_>>()?,
             variances: learner.processes().iter().map(|p| beyond::variances(p.model.kernels())).collect(),
+            corrections,
             off_grid: settings.off_grid,
             softmax: Arc::clone(&self.softmax),
             sharpness: self.sharpness,
@@ -333,6 +341,8 @@ pub struct ClassSnapshot {
     predictors: Vec<Predictor>,
     /// The prior variance of each block, for each class.
     variances: Vec<Vec<f64>>,
+    /// What the last rows said beyond the model.
+    corrections: Option<Corrections>,
     off_grid: OffGrid,
     softmax: Arc<Softmax>,
     sharpness: Sharpness,
@@ -361,6 +371,9 @@ impl ClassSnapshot {
             {
                 p.variance += beyond::variance(&excess, predictor.lattice(), variances);
             }
+        }
+        if let Some(corrections) = &self.corrections {
+            corrections.correct(&h, &mut latents);
         }
         Ok(ClassPrediction::from_latents(&latents, &self.softmax, self.sharpness, &self.labels))
     }

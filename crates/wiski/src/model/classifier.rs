@@ -9,6 +9,7 @@ use serde::Serialize;
 use std::sync::Arc;
 
 use super::classification::{ClassPrediction, ClassSnapshot, Classification, check_features};
+use super::corrections::Change;
 use super::encoder::Encoder;
 use super::labels::{Classes, Labels};
 use super::metrics::PrequentialClasses;
@@ -145,13 +146,27 @@ impl OnlineClassifier {
         self.online.take_failure()
     }
 
+    /// How far the stream has moved away from what the model learned of all rows; `None` during the warm-up and without
+    /// [`Settings::tracking`].
+    pub fn change(&self) -> Option<Change> {
+        self.online.change()
+    }
+
+    /// Lets go of what the last rows said beyond the model; see
+    /// [`OnlineRegressor::drop_corrections`](super::OnlineRegressor::drop_corrections).
+    pub fn drop_corrections(&mut self) {
+        self.online.drop_corrections();
+    }
+
     /// What the model says about a row now. During the warm-up that is how frequent each class was, with one
     /// imagined row of each.
     pub fn predict(&self, x: &[f64]) -> Result<ClassPrediction> {
         check_row(x, self.input_dim())?;
         let task = &self.online.task;
         if let Some(learner) = &self.online.learner {
-            return Ok(task.prediction(&learner.predict(x)?));
+            let mut latents = learner.predict(x)?;
+            self.online.correct(x, &mut latents)?;
+            return Ok(task.prediction(&latents));
         }
         if task.count() == 0 {
             let reason = "the model knows no class yet";
@@ -290,6 +305,7 @@ impl OnlineClassifier {
             return online.learn(x, class as f64, 1.0, time);
         }
         let before = (online.task.clone(), online.learner.clone(), online.memory.rows.y.clone());
+        let corrections = online.corrections.clone();
         let learned = match &mut online.learner {
             Some(learner) => {
                 let added = learner.admit(x, &online.settings);
@@ -307,11 +323,13 @@ impl OnlineClassifier {
             online.task.count_classes();
             class
         };
+        online.extend_corrections();
         let learned = learned.and_then(|()| online.learn(x, class as f64, 1.0, time));
         if learned.is_ok() {
             online.publish_to_readers();
         } else {
             (online.task, online.learner, online.memory.rows.y) = before;
+            online.corrections = corrections;
         }
         learned
     }

@@ -25,7 +25,7 @@ use super::{OffGrid, OnlineGp, Outcome, Wiski};
 use crate::error::{Error, Result, finite, length};
 use crate::kernel::Kernel;
 use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, LbfgsB};
-use crate::likelihood::Target;
+use crate::likelihood::{Softmax, Target};
 use crate::posterior::{Prediction, PredictionGradient};
 use crate::saved::{Restore, restored_after_reading};
 use crate::stats::Stats;
@@ -39,12 +39,14 @@ pub(crate) struct RowTargets<'a> {
     pub(crate) class: Option<usize>,
     /// The target of a class that was never seen.
     pub(crate) unseen: Option<Target>,
+    /// What makes probabilities of latent values, where targets are those of classes.
+    pub(crate) softmax: Option<&'a Softmax>,
 }
 
 impl<'a> RowTargets<'a> {
     /// One number.
     pub(crate) fn of_value(target: &'a Target) -> Self {
-        Self { each: std::slice::from_ref(target), class: None, unseen: None }
+        Self { each: std::slice::from_ref(target), class: None, unseen: None, softmax: None }
     }
 }
 

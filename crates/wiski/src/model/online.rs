@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use super::Outcome;
+use super::corrections::{Change, Corrections};
 use super::learner::{Learner, RowTargets};
 use super::memory::Memory;
 use super::reader::{Published, Reader};
@@ -26,6 +27,9 @@ use crate::posterior::Prediction;
 
 /// From so many rows in memory on, a search for a grid tells what refits would.
 const FEWEST_SEARCHED: usize = 400;
+
+/// Corrections to what was found on rows in memory begin with so many of the last of them.
+const REPLAYED: usize = 512;
 
 /// What the targets of rows mean.
 pub(crate) trait Task: Clone + Serialize + DeserializeOwned {
@@ -52,11 +56,16 @@ pub(crate) trait Task: Clone + Serialize + DeserializeOwned {
     /// What the rows in memory lead to.
     fn start(&mut self, memory: &Memory, settings: &Settings, input_dim: usize) -> Result<Learner>;
 
-    /// Brings the scale of the targets up to date, before a refit.
-    fn rescale(&mut self, learner: &mut Learner, settings: &Settings) -> Result<()>;
+    /// Brings the scale of the targets up to date, before a refit. Returns by how much their unit has grown.
+    fn rescale(&mut self, learner: &mut Learner, settings: &Settings) -> Result<f64>;
 
     /// The model as it is now.
-    fn snapshot(&self, learner: &Learner, settings: &Settings) -> Result<Self::Snapshot>;
+    fn snapshot(
+        &self,
+        learner: &Learner,
+        corrections: Option<Corrections>,
+        settings: &Settings,
+    ) -> Result<Self::Snapshot>;
 
     /// The same before any row.
     fn cleared(&self) -> Self;
@@ -95,6 +104,9 @@ pub(crate) struct Online<T: Task> {
     /// Rows off the grid of which nothing was learned.
     #[serde(default)]
     ignored: u64,
+    /// What the last rows say beyond the model, where that is wanted.
+    #[serde(default)]
+    pub(super) corrections: Option<Box<Corrections>>,
     /// What the processes predicted for the last row before they learned it; nothing in the warm-up.
     #[serde(skip)]
     said: Vec<Prediction>,
@@ -117,6 +129,7 @@ impl<T: Task> Clone for Online<T> {
             missed: self.missed,
             rising: self.rising.clone(),
             ignored: self.ignored,
+            corrections: self.corrections.clone(),
             said: self.said.clone(),
             failure: self.failure.clone(),
             published: self.published.clone(),
@@ -149,6 +162,7 @@ impl<T: Task> Online<T> {
             missed: 0,
             rising: Vec::new(),
             ignored: 0,
+            corrections: None,
             said,
             failure: None,
             published,
@@ -159,10 +173,10 @@ impl<T: Task> Online<T> {
     pub(crate) fn restore(&mut self) -> Result<()> {
         self.settings.check(self.input_dim)?;
         length("rows in memory", self.memory.len() * self.input_dim, self.memory.rows.x.len())?;
-        if let Some(learner) = &self.learner {
-            length("columns", self.input_dim, learner.encoder().input_dim())?;
-        }
-        Ok(())
+        let Some(learner) = &self.learner else { return Ok(()) };
+        length("columns", self.input_dim, learner.encoder().input_dim())?;
+        let Some(corrections) = &self.corrections else { return Ok(()) };
+        corrections.check_fits(learner.encoder().map().output_dim(), learner.processes().len())
     }
 
     /// What exists after the warm-up.
@@ -211,6 +225,8 @@ impl<T: Task> Online<T> {
         if self.ignored > 0 {
             remarks.push(Remark::OffGrid { rows: self.ignored });
         }
+        let changed = self.corrections.iter().filter(|corrections| !corrections.rests());
+        remarks.extend(changed.map(|corrections| Remark::Changed(corrections.change())));
         remarks
     }
 
@@ -241,8 +257,12 @@ impl<T: Task> Online<T> {
             finite("time", time, 0)?;
         }
         let Some(learner) = &mut self.learner else { return self.keep(x, y, noise, time) };
-        let outcome = learner.learn(x, &self.task.row(y, noise), time, &self.settings)?;
+        let row = self.task.row(y, noise);
+        let outcome = learner.learn(x, &row, time, &self.settings)?;
         self.said.extend_from_slice(learner.predictions());
+        if let (Some(corrections), Outcome::Learned) = (&mut self.corrections, outcome) {
+            corrections.step(learner.encoder().coordinates(), &row, &mut self.said);
+        }
         let is_off = outcome == Outcome::OffGrid;
         self.ignored += u64::from(is_off);
         self.missed += usize::from(is_off);
@@ -331,9 +351,61 @@ impl<T: Task> Online<T> {
         self.is_brief = settings.features != self.settings.features;
         let learner = task.start(&self.memory, &settings, self.input_dim)?;
         let refits = self.learner.as_ref().map_or(0, |before| before.refits() + 1);
+        self.corrections = self.new_corrections(&mut task, &learner)?;
         (self.task, self.learner) = (task, Some(Box::new(learner.after_refits(refits))));
         self.publish_to_readers();
         Ok(())
+    }
+
+    /// Corrections to what was found on the rows in memory, over what its inducing points read, or all coordinates.
+    /// The last rows in memory are gone through again, each predicted as if it had not been learned.
+    fn new_corrections(&self, task: &mut T, learner: &Learner) -> Result<Option<Box<Corrections>>> {
+        if !self.settings.tracking {
+            return Ok(None);
+        }
+        let rows = &self.memory.rows;
+        let (h, dim) = (learner.encoder().encode_all(&rows.x)?, learner.encoder().map().output_dim());
+        let first = learner.first().stats().lattice().points().map_or(0, |points| dim - points.dim());
+        let mut corrections = Corrections::new(&h, dim, first, learner.processes().len())?;
+        // On a large grid a prediction takes too long.
+        let again = if learner.first().follows_in_steps() { 0 } else { REPLAYED };
+        for i in rows.len().saturating_sub(again)..rows.len() {
+            let (x, row) =
+                (&rows.x[i * self.input_dim..][..self.input_dim], task.row(rows.y[i], rows.noise[i]));
+            if learner.encoder().scaling().reaches(x)
+                && let Ok(mut said) = learner.predict_without(x, row.each)
+            {
+                corrections.step(&h[i * dim..(i + 1) * dim], &row, &mut said);
+            }
+        }
+        Ok(Some(Box::new(corrections)))
+    }
+
+    /// Corrects what the processes say about the next row by what the last rows said beyond the model.
+    pub(crate) fn correct(&self, x: &[f64], said: &mut [Prediction]) -> Result<()> {
+        let (Some(corrections), Some(learner)) = (&self.corrections, &self.learner) else { return Ok(()) };
+        if corrections.rests() {
+            return Ok(());
+        }
+        learner.encoder().with_coordinates(x, |h| corrections.correct(h, said))
+    }
+
+    /// How far the stream has moved away from what the model learned of all rows; `None` where that is not tracked.
+    pub(crate) fn change(&self) -> Option<Change> {
+        self.corrections.as_ref().map(|corrections| corrections.change())
+    }
+
+    /// Lets go of what the last rows said beyond the model.
+    pub(crate) fn drop_corrections(&mut self) {
+        self.corrections = self.corrections.take().map(|corrections| Box::new(corrections.cleared()));
+        self.publish_to_readers();
+    }
+
+    /// Makes room for classes that were added.
+    pub(crate) fn extend_corrections(&mut self) {
+        if let (Some(corrections), Some(learner)) = (&mut self.corrections, &self.learner) {
+            corrections.extend_to(learner.processes().len());
+        }
     }
 
     /// What a row brings about beside being learned: a refit, or features learned anew.
@@ -383,7 +455,11 @@ impl<T: Task> Online<T> {
 
     fn refit_with(&mut self, optimizer: &LbfgsB) -> Result<()> {
         let learner = self.learner.as_deref_mut().ok_or(Error::NotReady { operation: "refit" })?;
-        let refitted = self.task.rescale(learner, &self.settings).and_then(|()| learner.refit(optimizer));
+        let rescaled = self.task.rescale(learner, &self.settings);
+        if let (Some(corrections), Ok(growth)) = (&mut self.corrections, &rescaled) {
+            corrections.rescale(*growth);
+        }
+        let refitted = rescaled.and_then(|_| learner.refit(optimizer));
         if refitted.is_err() {
             // Tried again when it is due the next time, not with every row.
             learner.postpone_refit();
@@ -411,7 +487,9 @@ impl<T: Task> Online<T> {
         self.require_settled("shard")?;
         let learner = Box::new(self.ready("shard")?.cleared()?);
         let (settings, task) = (self.settings.clone(), self.task.cleared());
-        Ok(Self::from_parts(settings, self.input_dim, task, Memory::default(), Some(learner)))
+        let mut shard = Self::from_parts(settings, self.input_dim, task, Memory::default(), Some(learner));
+        shard.corrections = self.corrections.as_ref().map(|corrections| Box::new(corrections.cleared()));
+        Ok(shard)
     }
 
     /// Un-learns a row.
@@ -447,6 +525,7 @@ impl<T: Task> Online<T> {
         }
         task.merge(&mut learner, &other.task, theirs, &self.settings)?;
         (self.task, self.learner) = (task, Some(Box::new(learner)));
+        self.extend_corrections();
         // The rows in memory are not all of them any more.
         self.memory = Memory::default();
         Ok(())
@@ -478,7 +557,8 @@ impl<T: Task> Online<T> {
     /// An immutable model for predictions from any thread; `None` during the warm-up.
     pub(crate) fn snapshot(&self) -> Option<Arc<T::Snapshot>> {
         let learner = self.learner.as_deref()?;
-        self.task.snapshot(learner, &self.settings).ok().map(Arc::new)
+        let corrections = self.corrections.as_deref().filter(|corrections| !corrections.rests()).cloned();
+        self.task.snapshot(learner, corrections, &self.settings).ok().map(Arc::new)
     }
 
     pub(crate) fn reader(&self) -> Reader<T::Snapshot> {
@@ -550,12 +630,17 @@ mod tests {
             self.0.start(memory, settings, input_dim)
         }
 
-        fn rescale(&mut self, _: &mut Learner, _: &Settings) -> Result<()> {
+        fn rescale(&mut self, _: &mut Learner, _: &Settings) -> Result<f64> {
             Err(Error::Unsupported { operation: "refit", reason: "it is made to fail" })
         }
 
-        fn snapshot(&self, learner: &Learner, settings: &Settings) -> Result<Self::Snapshot> {
-            self.0.snapshot(learner, settings)
+        fn snapshot(
+            &self,
+            learner: &Learner,
+            corrections: Option<Corrections>,
+            settings: &Settings,
+        ) -> Result<Self::Snapshot> {
+            self.0.snapshot(learner, corrections, settings)
         }
 
         fn cleared(&self) -> Self {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use super::beyond;
+use super::corrections::{Change, Corrections};
 use super::encoder::{Encoder, Reads};
 use super::learner::{Learner, Process, RowTargets};
 use super::memory::Memory;
@@ -160,16 +161,23 @@ impl Task for Regression {
         found.learner(memory, &targets, None, None, settings)
     }
 
-    fn rescale(&mut self, learner: &mut Learner, settings: &Settings) -> Result<()> {
-        if settings.targets == TargetScaling::Running && self.moments.weight >= 2.0 {
-            let (old, new) = (self.scale, self.present_scale(settings));
-            learner.rescale_targets((new.shift - old.shift) / old.scale, new.scale / old.scale)?;
-            self.scale = new;
+    fn rescale(&mut self, learner: &mut Learner, settings: &Settings) -> Result<f64> {
+        if settings.targets == TargetScaling::None || self.moments.weight < 2.0 {
+            return Ok(1.0);
         }
-        Ok(())
+        let (old, new) = (self.scale, self.present_scale(settings));
+        let growth = new.scale / old.scale;
+        learner.rescale_targets((new.shift - old.shift) / old.scale, growth)?;
+        self.scale = new;
+        Ok(growth)
     }
 
-    fn snapshot(&self, learner: &Learner, settings: &Settings) -> Result<Snapshot> {
+    fn snapshot(
+        &self,
+        learner: &Learner,
+        corrections: Option<Corrections>,
+        settings: &Settings,
+    ) -> Result<Snapshot> {
         let known_noise = settings.noise == NoiseModel::Known;
         let (encoder, predictor) = (learner.encoder().fixed()?, learner.first().predictor()?);
         let variances = beyond::variances(learner.first().kernels());
@@ -179,7 +187,7 @@ impl Task for Regression {
         };
         let intervals = [quantiles(Horizon::Next), quantiles(Horizon::Ahead)];
         let (scale, off_grid) = (self.scale, settings.off_grid);
-        Ok(Snapshot { encoder, predictor, variances, scale, known_noise, off_grid, intervals })
+        Ok(Snapshot { encoder, predictor, variances, corrections, scale, known_noise, off_grid, intervals })
     }
 
     fn cleared(&self) -> Self {
@@ -406,14 +414,35 @@ impl OnlineRegressor {
     /// variance of the targets so far. With known noise, the noise of the prediction is 0.
     pub fn predict(&self, x: &[f64]) -> Result<Prediction> {
         length("x", self.input_dim(), x.len())?;
-        let mut p = match &self.online.learner {
-            Some(learner) => self.online.task.scale.undo(learner.predict_first(x)?),
-            None => self.before_warm_up()?,
-        };
-        if self.settings().noise == NoiseModel::Known {
-            p.noise = 0.0;
-        }
-        Ok(p)
+        let Some(learner) = &self.online.learner else { return self.before_warm_up() };
+        let mut p = learner.predict_first(x)?;
+        self.online.correct(x, std::slice::from_mut(&mut p))?;
+        Ok(self.in_user_units(p))
+    }
+
+    /// As [`OnlineRegressor::predict`], for rows further ahead or elsewhere: by the model of all rows, without what the last
+    /// few say beyond it ([`Settings::tracking`]).
+    pub fn predict_ahead(&self, x: &[f64]) -> Result<Prediction> {
+        length("x", self.input_dim(), x.len())?;
+        let Some(learner) = &self.online.learner else { return self.before_warm_up() };
+        Ok(self.in_user_units(learner.predict_first(x)?))
+    }
+
+    fn in_user_units(&self, p: Prediction) -> Prediction {
+        let p = self.online.task.scale.undo(p);
+        if self.settings().noise == NoiseModel::Known { Prediction { noise: 0.0, ..p } } else { p }
+    }
+
+    /// How far the stream has moved away from what the model learned of all rows; `None` during the warm-up and without
+    /// [`Settings::tracking`].
+    pub fn change(&self) -> Option<Change> {
+        self.online.change()
+    }
+
+    /// Lets go of what the last rows said beyond the model ([`Settings::tracking`]): where rows to come do not follow those
+    /// that were learned, as after fitting a table whose order has no meaning.
+    pub fn drop_corrections(&mut self) {
+        self.online.drop_corrections();
     }
 
     /// As [`OnlineRegressor::predict`], for an observation whose noise variance is known (for [`NoiseModel::Known`]).
@@ -454,7 +483,7 @@ impl OnlineRegressor {
     /// As [`OnlineRegressor::predict_interval`], for rows further ahead or elsewhere: what happened to the last few rows
     /// says nothing about them, so the quantile is that of the long run.
     pub fn predict_interval_ahead(&self, x: &[f64], level: f64) -> Result<Interval> {
-        self.interval(&self.predict(x)?, level, Horizon::Ahead)
+        self.interval(&self.predict_ahead(x)?, level, Horizon::Ahead)
     }
 
     /// The interval around a prediction of this model. With [`Horizon::Last`], for what [`OnlineRegressor::step`] returned:

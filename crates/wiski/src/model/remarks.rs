@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::Wiski;
+use super::corrections::Change;
 use super::settings::{Features, Settings};
 
 /// A length-scale below so many spacings is not resolved by its grid.
@@ -36,6 +37,8 @@ pub enum Remark {
         /// How many.
         rows: u64,
     },
+    /// The last rows are not what the model learned of all of them, and predictions for the next one are corrected.
+    Changed(Change),
 }
 
 impl Remark {
@@ -59,6 +62,11 @@ impl Remark {
                     "{rows} rows, of which nothing was learned, lay off the grid and were left to the prior"
                 )
             }
+            Self::Changed(change) => format!(
+                "the stream has changed: what is predicted for the next row is by {:.0} % what the last rows say, over a span of about {:.0}; rows further ahead are predicted by the model of all rows, which a half-life would let forget",
+                100.0 * change.weight,
+                change.span
+            ),
         }
     }
 }

@@ -202,6 +202,9 @@ pub struct Settings {
     pub priors: Vec<(String, Hyperprior)>,
     /// Watches standardized residuals for drift, where wanted.
     pub drift: Option<DriftDetector>,
+    /// Whether predictions for the row that comes next follow change: what the last rows say beyond the model is added where
+    /// that pays ([`Change`](super::Change)). The model itself does not forget by it.
+    pub tracking: bool,
     /// What is promised about intervals and sets of classes.
     pub intervals: Intervals,
     /// How columns are scaled.
@@ -250,6 +253,7 @@ impl Default for Settings {
             softplus: false,
             priors: Vec::new(),
             drift: Some(DriftDetector::default()),
+            tracking: true,
             intervals: Intervals::default(),
             inputs: InputScaling::WarmUp,
             targets: TargetScaling::Running,
@@ -283,6 +287,7 @@ impl Settings {
             start: Start::Random,
             training: WarmUpTraining { epochs: 200, rate, feature_rate: rate / 10.0, end_rate: 1e-4 },
             feature_rate: rate / 100.0,
+            tracking: false,
             ..Self::default()
         }
     }

@@ -3,6 +3,7 @@
 
 use super::OffGrid;
 use super::beyond;
+use super::corrections::Corrections;
 use super::encoder::FixedEncoder;
 use super::targets::TargetScale;
 use crate::conformal::{Horizon, Interval, Quantiles};
@@ -16,6 +17,8 @@ pub struct Snapshot {
     pub(super) predictor: Predictor,
     /// The prior variance of each block.
     pub(super) variances: Vec<f64>,
+    /// What the last rows said beyond the model, unless that was next to nothing.
+    pub(super) corrections: Option<Corrections>,
     pub(super) scale: TargetScale,
     pub(super) known_noise: bool,
     pub(super) off_grid: OffGrid,
@@ -27,10 +30,23 @@ impl Snapshot {
     /// What the model said about a row when the snapshot was taken, in the user's units. Off a grid that is the prior,
     /// or an error where the settings say so.
     pub fn predict(&self, x: &[f64]) -> Result<Prediction> {
+        self.predict_at(x, true)
+    }
+
+    /// As [`Snapshot::predict`], for rows further ahead or elsewhere; see
+    /// [`OnlineRegressor::predict_ahead`](super::OnlineRegressor::predict_ahead).
+    pub fn predict_ahead(&self, x: &[f64]) -> Result<Prediction> {
+        self.predict_at(x, false)
+    }
+
+    fn predict_at(&self, x: &[f64], is_next: bool) -> Result<Prediction> {
         let h = self.encoder.encode(x)?;
         let mut p = beyond::predict(&self.predictor, &self.variances, self.off_grid, &h)?;
         if let Some(excess) = self.encoder.excess(x) {
             p.variance += beyond::variance(&excess, self.predictor.lattice(), &self.variances);
+        }
+        if let (Some(corrections), true) = (&self.corrections, is_next) {
+            corrections.correct(&h, std::slice::from_mut(&mut p));
         }
         let mut p = self.scale.undo(p);
         if self.known_noise {

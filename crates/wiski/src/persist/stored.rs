@@ -223,6 +223,15 @@ impl Model {
         }
     }
 
+    /// Lets go of what the last rows said beyond the model: for predictions of rows that do not follow them; see
+    /// [`OnlineRegressor::drop_corrections`].
+    pub fn drop_corrections(&mut self) {
+        match self {
+            Self::Regressor(model) => model.drop_corrections(),
+            Self::Classifier(model) => model.drop_corrections(),
+        }
+    }
+
     /// What went wrong beside the rows since the last call, if anything did: every row that was accepted is learned.
     pub fn take_failure(&mut self) -> Option<Error> {
         match self {

@@ -159,7 +159,10 @@ impl<'a> Run<'a> {
 
     /// Predicts the rows that were held out.
     fn test(&mut self, stored: &Stored, file: &str) -> Result<Figures> {
-        let (model, intervals) = (&stored.model, &self.options.interval_options);
+        let (mut model, intervals) = (stored.model.clone(), &self.options.interval_options);
+        // They come from all over the file.
+        model.drop_corrections();
+        let model = &model;
         let mut numbers = Prequential::default();
         let mut classes = PrequentialClasses::default();
         for row in &self.held_out {

@@ -1,0 +1,620 @@
+//! What the last rows say beyond the model: corrections that follow change.
+//!
+//! A model that never forgets is the best one while the data stay as they are, and wrong for long after they change. So
+//! beside it stand K corrections, Gaussian processes of the row and of time,
+//!
+//! ```text
+//! g(x, t) = φ(x)ᵀu(t)     u(t + 1) = a u(t) + √(s(1 − a²)) ε     a = exp(−1/ℓ),  ε ~ N(0, I)
+//! ```
+//!
+//! with the kernel s φ(x)ᵀφ(x') exp(−|t − t'|/ℓ), t in rows, for ℓ of 10, 100 and 1,000 and s of a tenth and the whole
+//! variance of the targets. Correction k sees what the model leaves, y − μ(x) = g + e with Var e = q (v + σ²), where v + σ² is
+//! what the model says and q follows how large residuals are. A Kalman filter is exact for it: with the covariance P of u,
+//!
+//! ```text
+//! P⁻ = a² P + s(1 − a²) I     c = φᵀP⁻φ     u ← a u + P⁻φ r/(c + q(v + σ²))     P ← P⁻ − P⁻φ φᵀP⁻/(c + q(v + σ²))
+//! ```
+//!
+//! The r features φ are a constant, the model's own mean (a change of scale), the coordinates of the row, and a few inducing
+//! points among them; they do not depend on grids or hyperparameters.
+//!
+//! **Stacking.** The model and the corrected ones are mixed, by weights that maximize the log density of the *mixture*
+//! (Yao et al. 2018), not the probability that one of them is true, which collapses: Soft-Bayes (Orseau, Lattimore and Legg
+//! 2017) moves them with each row by
+//!
+//! ```text
+//! w_k ← w_k (1 − η + η p_k/Σ_j w_j p_j)
+//! ```
+//!
+//! and a little of all weight always goes back to where it began, so that no weight vanishes for ever. A prediction is the
+//! Gaussian with the mean and variance of the mixture.
+//!
+//! **Rest.** While the model has nearly all the weight, predictions are the model's own to the last bit, and the corrections
+//! look at one row in four. Residuals are clipped at five deviations: an outlier is no change.
+//!
+//! Cost of a row while they are awake: 4 K r² for each process, with K = 6 and r from 10 to 66; no allocation.
+
+use serde::{Deserialize, Serialize};
+
+use super::learner::RowTargets;
+use crate::error::{Error, Result, length};
+use crate::kernel::Family;
+use crate::likelihood::Softmax;
+use crate::points::Points;
+use crate::posterior::Prediction;
+use crate::saved::{Restore, restored_after_reading};
+use crate::simd::{add_scaled, dot};
+
+/// After so many rows what a correction has learned has faded to 1/e.
+const SPANS: [f64; 3] = [10.0, 100.0, 1000.0];
+/// The variance of a correction, as a share of that of the targets.
+const SCALES: [f64; 2] = [0.1, 1.0];
+/// The step η of the weights.
+const RATE: f64 = 0.05;
+/// The share of all weight that goes back with each row.
+const RETURN: f64 = 1e-5;
+/// The weight of the model before any row.
+const FIRST_WEIGHT: f64 = 0.98;
+/// With so much weight on the model, corrections rest ...
+const RESTING: f64 = 0.95;
+/// ... and look at one row in so many.
+const STRIDE: f64 = 4.0;
+/// Beyond so many deviations a residual counts as if it were there, and densities are flat.
+const CLIP: f64 = 5.0;
+/// The spread q follows residuals over at least so many rows.
+const SPREAD_ROWS: f64 = 200.0;
+/// The most inducing points, and the most coordinates that have a feature each.
+const MOST_POINTS: usize = 32;
+const MOST_COORDINATES: usize = 32;
+/// The rows among which inducing points are sought.
+const CANDIDATES: usize = 1024;
+
+/// φ: what corrections are linear in.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Basis {
+    /// The first of the coordinates that are read; all after it are.
+    first: usize,
+    points: Points,
+}
+
+impl Basis {
+    /// Over the coordinates of rows given one after the other, from `first` on.
+    fn new(h: &[f64], dim: usize, first: usize) -> Result<Self> {
+        let used = dim - first;
+        let count = h.len() / dim;
+        let stride = count.div_ceil(CANDIDATES).max(1);
+        let rows: Vec<&[f64]> = h.chunks_exact(dim).step_by(stride).map(|row| &row[first..]).collect();
+        let length_of = |k: usize| {
+            let mean = rows.iter().map(|row| row[k]).sum::<f64>() / rows.len() as f64;
+            let variance = rows.iter().map(|row| (row[k] - mean).powi(2)).sum::<f64>() / rows.len() as f64;
+            // Wide: a correction is smooth.
+            let std = if variance > 0.0 { variance.sqrt() } else { 1.0 };
+            1.5 * (used as f64).sqrt() * std
+        };
+        let lengths: Vec<f64> = (0..used).map(length_of).collect();
+        let centers = farthest_first(&rows, &lengths, MOST_POINTS);
+        Ok(Self { first, points: Points::new(Family::Rbf, &centers, &lengths)? })
+    }
+
+    /// The coordinates that have a feature each: none of very many.
+    fn coordinates(&self) -> usize {
+        if self.points.dim() <= MOST_COORDINATES { self.points.dim() } else { 0 }
+    }
+
+    fn len(&self) -> usize {
+        2 + self.coordinates() + self.points.len()
+    }
+
+    /// φ at coordinates where the model says `mean`. The four kinds of features have a quarter of the variance each.
+    fn features(&self, h: &[f64], mean: f64, phi: &mut [f64]) {
+        let (read, linear) = (&h[self.first..], self.coordinates());
+        let (plain, of_points) = phi.split_at_mut(2 + linear);
+        (plain[0], plain[1]) = (1.0, mean.clamp(-3.0, 3.0));
+        let scale = (linear.max(1) as f64).sqrt().recip();
+        plain[2..].iter_mut().zip(read).for_each(|(phi, h)| *phi = scale * h.clamp(-3.0, 3.0));
+        self.points.weigh(read, of_points);
+        phi.iter_mut().for_each(|phi| *phi *= 0.5);
+    }
+}
+
+/// Rows far from each other, one after the other (Gonzalez 1985), from the first one on.
+fn farthest_first(rows: &[&[f64]], lengths: &[f64], most: usize) -> Vec<f64> {
+    let distance = |a: &[f64], b: &[f64]| -> f64 {
+        a.iter().zip(b).zip(lengths).map(|((a, b), l)| ((a - b) / l).powi(2)).sum()
+    };
+    let mut nearest = vec![f64::INFINITY; rows.len()];
+    let (mut chosen, mut next) = (Vec::new(), 0);
+    while chosen.len() < most * lengths.len() && nearest[next] > 0.0 {
+        chosen.extend_from_slice(rows[next]);
+        let newest = rows[next];
+        nearest.iter_mut().zip(rows).for_each(|(near, row)| *near = near.min(distance(row, newest)));
+        let farther = |best: usize, i: usize| if nearest[i] > nearest[best] { i } else { best };
+        next = (0..rows.len()).fold(0, farther);
+    }
+    chosen
+}
+
+/// The coefficients u of one correction to one process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Coefficients {
+    #[serde(with = "crate::saved::floats")]
+    mean: Vec<f64>,
+    /// P, r rows of r numbers.
+    #[serde(with = "crate::saved::floats")]
+    covariance: Vec<f64>,
+}
+
+impl Coefficients {
+    fn prior(size: usize, scale: f64) -> Self {
+        let mut covariance = vec![0.0; size * size];
+        covariance.iter_mut().step_by(size + 1).for_each(|v| *v = scale);
+        Self { mean: vec![0.0; size], covariance }
+    }
+
+    /// The mean and variance of g at φ after `a` and `grown` = s(1 − a²); leaves P⁻φ in `gain`.
+    fn at(&self, phi: &[f64], a: f64, grown: f64, gain: &mut [f64]) -> (f64, f64) {
+        let rows = self.covariance.chunks_exact(phi.len());
+        for ((gain, row), &own) in gain.iter_mut().zip(rows).zip(phi) {
+            *gain = a * a * dot(row, phi) + grown * own;
+        }
+        (a * dot(&self.mean, phi), dot(gain, phi).max(0.0))
+    }
+
+    /// Takes in a residual that g is `step`·(c + noise) short of, given P⁻φ and c + noise.
+    fn update(&mut self, a: f64, grown: f64, gain: &[f64], total: f64, step: f64) {
+        for (u, g) in self.mean.iter_mut().zip(gain) {
+            *u = a * *u + step * g;
+        }
+        let size = gain.len();
+        for (i, row) in self.covariance.chunks_exact_mut(size).enumerate() {
+            row.iter_mut().for_each(|v| *v *= a * a);
+            add_scaled(row, -gain[i] / total, gain);
+            row[i] += grown;
+        }
+    }
+}
+
+/// One correction: a span ℓ and a scale s.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Correction {
+    span: f64,
+    scale: f64,
+    /// q.
+    spread: f64,
+    /// For each process.
+    each: Vec<Coefficients>,
+}
+
+impl Correction {
+    /// a and s(1 − a²) after so many rows.
+    fn faded(&self, rows: f64) -> (f64, f64) {
+        let a = (-rows / self.span).exp();
+        (a, self.scale * (1.0 - a * a))
+    }
+}
+
+/// How far a stream has moved away from what the model learned of all rows.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Change {
+    /// The share of the weight that corrections have: near 0 while the data stay as they are.
+    pub weight: f64,
+    /// The mean span of these corrections, in rows: how fast the stream changes.
+    pub span: f64,
+}
+
+/// Corrections of all processes, and their weights.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(remote = "Self")]
+pub(crate) struct Corrections {
+    basis: Basis,
+    all: Vec<Correction>,
+    /// The weight of the model, then of each correction.
+    #[serde(with = "crate::saved::floats")]
+    weights: Vec<f64>,
+    /// Rows since the corrections last looked at one.
+    passed: f64,
+    /// Rows looked at.
+    seen: f64,
+    #[serde(skip)]
+    work: Work,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Work {
+    phi: Vec<f64>,
+    /// P⁻φ of each process, one after the other.
+    gain: Vec<f64>,
+    /// What the model and each corrected one say: one prediction for each process.
+    said: Vec<Vec<Prediction>>,
+    /// a and s(1 − a²) of each, and c of each process.
+    fading: Vec<(f64, f64)>,
+    densities: Vec<f64>,
+    latents: [Vec<f64>; 4],
+}
+
+restored_after_reading!(Corrections);
+
+impl Restore for Corrections {
+    fn restore(&mut self) -> Result<()> {
+        let size = self.basis.len();
+        length("weights of corrections", self.all.len() + 1, self.weights.len())?;
+        let sum: f64 = self.weights.iter().sum();
+        let mut is_sound = self.weights.iter().all(|&w| w >= 0.0) && (sum - 1.0).abs() < 1e-6;
+        is_sound &= self.passed >= 0.0 && self.seen >= 0.0 && self.seen.is_finite();
+        for correction in &self.all {
+            is_sound &= correction.span > 0.0 && correction.scale > 0.0 && correction.spread > 0.0;
+            for own in &correction.each {
+                length("coefficients of a correction", size, own.mean.len())?;
+                length("covariances of a correction", size * size, own.covariance.len())?;
+                is_sound &= own.mean.iter().chain(&own.covariance).all(|v| v.is_finite());
+                is_sound &= own.covariance.iter().step_by(size + 1).all(|&v| v >= 0.0);
+            }
+        }
+        if is_sound {
+            return Ok(());
+        }
+        Err(Error::Config { field: "corrections".into(), reason: "they are no filter's state".into() })
+    }
+}
+
+impl Corrections {
+    /// For so many processes, over the coordinates of rows given one after the other; those before `first` are left out.
+    pub(crate) fn new(h: &[f64], dim: usize, first: usize, processes: usize) -> Result<Self> {
+        let basis = Basis::new(h, dim, first)?;
+        let size = basis.len();
+        let pairs = SPANS.iter().flat_map(|&span| SCALES.iter().map(move |&scale| (span, scale)));
+        let all: Vec<Correction> = pairs
+            .map(|(span, scale)| Correction {
+                span,
+                scale,
+                spread: 1.0,
+                each: vec![Coefficients::prior(size, scale); processes],
+            })
+            .collect();
+        let weights = first_weights(all.len());
+        Ok(Self { basis, all, weights, passed: 0.0, seen: 0.0, work: Work::default() })
+    }
+
+    /// Rejects corrections to other processes than those of a model, over other coordinates.
+    pub(crate) fn check_fits(&self, dim: usize, processes: usize) -> Result<()> {
+        length("coordinates of corrections", dim, self.basis.first + self.basis.points.dim())?;
+        self.all.iter().try_for_each(|own| length("corrected processes", processes, own.each.len()))
+    }
+
+    /// The same before any row.
+    pub(crate) fn cleared(&self) -> Self {
+        let size = self.basis.len();
+        let mut new = self.clone();
+        for correction in &mut new.all {
+            correction.spread = 1.0;
+            let prior = Coefficients::prior(size, correction.scale);
+            correction.each.iter_mut().for_each(|own| own.clone_from(&prior));
+        }
+        (new.weights, new.passed, new.seen) = (first_weights(self.all.len()), 0.0, 0.0);
+        new
+    }
+
+    /// Makes room for more processes.
+    pub(crate) fn extend_to(&mut self, processes: usize) {
+        let size = self.basis.len();
+        for correction in &mut self.all {
+            correction.each.resize_with(processes, || Coefficients::prior(size, correction.scale));
+        }
+    }
+
+    /// Follows a change of the targets' unit: what was 1 is now 1/`scale`.
+    pub(crate) fn rescale(&mut self, scale: f64) {
+        for own in self.all.iter_mut().flat_map(|correction| &mut correction.each) {
+            own.mean.iter_mut().for_each(|u| *u /= scale);
+        }
+    }
+
+    /// How far the stream has moved away from the model.
+    pub(crate) fn change(&self) -> Change {
+        let weight = 1.0 - self.weights[0];
+        let spans = self.weights[1..].iter().zip(&self.all).map(|(w, correction)| w * correction.span);
+        Change { weight, span: spans.sum::<f64>() / weight.max(f64::MIN_POSITIVE) }
+    }
+
+    /// Whether the model has nearly all the weight, and speaks for itself.
+    pub(crate) fn rests(&self) -> bool {
+        self.weights[0] >= RESTING
+    }
+
+    /// Corrects what the processes say about the next row, at coordinates h.
+    pub(crate) fn correct(&self, h: &[f64], said: &mut [Prediction]) {
+        if self.rests() {
+            return;
+        }
+        let size = self.basis.len();
+        let (mut phi, mut gain) = (vec![0.0; size], vec![0.0; size]);
+        for (process, prediction) in said.iter_mut().enumerate() {
+            self.basis.features(h, prediction.mean, &mut phi);
+            let mut mixture = Mixture::default();
+            mixture.add(self.weights[0], prediction);
+            for (correction, &weight) in self.all.iter().zip(&self.weights[1..]) {
+                let (a, grown) = correction.faded(self.passed + 1.0);
+                let (shift, c) = correction.each[process].at(&phi, a, grown, &mut gain);
+                mixture.add(weight, &corrected(prediction, shift, c, correction.spread));
+            }
+            *prediction = mixture.matched();
+        }
+    }
+
+    /// Corrects what the processes said about a row, and learns from what it says.
+    pub(crate) fn step(&mut self, h: &[f64], row: &RowTargets, said: &mut [Prediction]) {
+        self.passed += 1.0;
+        let rests = self.rests();
+        if rests && self.passed < STRIDE {
+            return;
+        }
+        let (size, rows) = (self.basis.len(), self.passed);
+        let Work { phi, gain, said: all, fading, densities, latents } = &mut self.work;
+        phi.resize(size, 0.0);
+        gain.resize(self.all.len() * said.len() * size, 0.0);
+        all.resize_with(self.all.len() + 1, Vec::new);
+        fading.clear();
+        fading.extend(self.all.iter().map(|correction| correction.faded(rows)));
+        all.iter_mut().for_each(Vec::clear);
+        all[0].extend_from_slice(said);
+        for (process, prediction) in said.iter().enumerate() {
+            self.basis.features(h, prediction.mean, phi);
+            for (k, correction) in self.all.iter().enumerate() {
+                let ((a, grown), own) = (fading[k], &correction.each[process]);
+                let at = (k * said.len() + process) * size;
+                let (shift, c) = own.at(phi, a, grown, &mut gain[at..at + size]);
+                all[k + 1].push(corrected(prediction, shift, c, correction.spread));
+            }
+        }
+        if !rests {
+            for (process, prediction) in said.iter_mut().enumerate() {
+                let mut mixture = Mixture::default();
+                all.iter().zip(&self.weights).for_each(|(own, &w)| mixture.add(w, &own[process]));
+                *prediction = mixture.matched();
+            }
+        }
+        densities.clear();
+        densities.extend(all.iter().map(|own| log_density(own, row, latents)));
+        self.seen += 1.0;
+        for (k, correction) in self.all.iter_mut().enumerate() {
+            let mut surprise = 0.0;
+            for (process, target) in row.each.iter().enumerate() {
+                let (own, at) = (all[k + 1][process], (k * row.each.len() + process) * size);
+                let (total, (a, grown)) = (own.variance + own.noise, fading[k]);
+                let z = (target.value - own.mean) / total.sqrt();
+                let step = z.clamp(-CLIP, CLIP) / total.sqrt();
+                correction.each[process].update(a, grown, &gain[at..at + size], total, step);
+                surprise += z.clamp(-CLIP, CLIP).powi(2);
+            }
+            if row.class.is_none() {
+                let rate = (correction.span / rows).max(SPREAD_ROWS).min(self.seen + 20.0).recip();
+                correction.spread = (correction.spread * (1.0 + rate * (surprise - 1.0))).clamp(1e-3, 1e3);
+            }
+        }
+        self.passed = 0.0;
+        move_weights(&mut self.weights, densities);
+    }
+}
+
+fn first_weights(corrections: usize) -> Vec<f64> {
+    let mut weights = vec![(1.0 - FIRST_WEIGHT) / corrections as f64; corrections + 1];
+    weights[0] = FIRST_WEIGHT;
+    weights
+}
+
+/// One step of Soft-Bayes, given log densities; a little goes back to half for the model, half for the others.
+fn move_weights(weights: &mut [f64], log_densities: &[f64]) {
+    let largest = log_densities.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mixture: f64 = weights.iter().zip(log_densities).map(|(w, l)| w * (l - largest).exp()).sum();
+    if !(mixture > 0.0 && mixture.is_finite()) {
+        return;
+    }
+    let others = (weights.len() - 1) as f64;
+    let mut sum = 0.0;
+    for (k, (w, l)) in weights.iter_mut().zip(log_densities).enumerate() {
+        let base = if k == 0 { 0.5 } else { 0.5 / others };
+        *w *= 1.0 - RATE + RATE * (l - largest).exp() / mixture;
+        *w = (1.0 - RETURN) * *w + RETURN * base;
+        sum += *w;
+    }
+    weights.iter_mut().for_each(|w| *w /= sum);
+}
+
+/// What is said with a correction of the given mean and variance.
+fn corrected(prediction: &Prediction, shift: f64, variance: f64, spread: f64) -> Prediction {
+    Prediction {
+        mean: prediction.mean + shift,
+        variance: spread * prediction.variance + variance,
+        noise: spread * prediction.noise,
+    }
+}
+
+/// The log density of a row: that of its number, flat beyond five deviations, or the log probability of its class.
+fn log_density(said: &[Prediction], row: &RowTargets, latents: &mut [Vec<f64>; 4]) -> f64 {
+    if let (Some(class), Some(softmax)) = (row.class, row.softmax) {
+        return class_probability(said, class, softmax, latents).max(f64::MIN_POSITIVE).ln();
+    }
+    let one = |(p, t): (&Prediction, &crate::likelihood::Target)| {
+        let total = p.variance + p.noise;
+        -0.5 * (((t.value - p.mean).powi(2) / total).min(CLIP * CLIP) + total.ln())
+    };
+    said.iter().zip(row.each).map(one).sum()
+}
+
+fn class_probability(said: &[Prediction], class: usize, softmax: &Softmax, work: &mut [Vec<f64>; 4]) -> f64 {
+    let [means, variances, scratch, out] = work;
+    means.clear();
+    variances.clear();
+    means.extend(said.iter().map(|p| p.mean));
+    variances.extend(said.iter().map(|p| p.variance));
+    out.resize(said.len(), 0.0);
+    softmax.probabilities(means, variances, scratch, out);
+    out[class]
+}
+
+/// The moments of a mixture.
+#[derive(Default)]
+struct Mixture {
+    mean: f64,
+    square: f64,
+    variance: f64,
+    noise: f64,
+}
+
+impl Mixture {
+    fn add(&mut self, weight: f64, p: &Prediction) {
+        self.mean += weight * p.mean;
+        self.square += weight * p.mean * p.mean;
+        self.variance += weight * p.variance;
+        self.noise += weight * p.noise;
+    }
+
+    /// The Gaussian with the mean and variance of the mixture.
+    fn matched(&self) -> Prediction {
+        let apart = (self.square - self.mean * self.mean).max(0.0);
+        Prediction { mean: self.mean, variance: self.variance + apart, noise: self.noise }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dense;
+    use crate::likelihood::Target;
+
+    /// A number in [0, 1) that looks random.
+    fn random(i: usize) -> f64 {
+        (1e4 * (12.9898 * (i + 1) as f64).sin()).rem_euclid(1.0)
+    }
+
+    fn normal(i: usize) -> f64 {
+        (0..12).map(|k| random(12 * i + k)).sum::<f64>() - 6.0
+    }
+
+    fn rows(count: usize) -> Vec<f64> {
+        (0..2 * count).map(|i| 2.0 * random(i) - 1.0).collect()
+    }
+
+    fn prediction(mean: f64) -> Prediction {
+        Prediction { mean, variance: 0.01, noise: 0.04 }
+    }
+
+    /// The filter is the Gaussian process with the kernel s φᵀφ' exp(−|t − t'|/ℓ), gaps between rows and all.
+    #[test]
+    fn the_filter_is_a_process_of_row_and_time() {
+        let h = rows(60);
+        let basis = Basis::new(&h, 2, 0).unwrap();
+        let (size, span, scale) = (basis.len(), 13.0, 0.7);
+        let correction = Correction { span, scale, spread: 1.0, each: Vec::new() };
+        let mut own = Coefficients::prior(size, scale);
+        let (mut time, mut seen, mut gain) = (0.0, Vec::<(f64, Vec<f64>, f64, f64)>::new(), vec![0.0; size]);
+        for (i, h) in h.chunks_exact(2).enumerate() {
+            let gap = 1.0 + (i % 3) as f64;
+            time += gap;
+            let mut phi = vec![0.0; size];
+            basis.features(h, 0.3 * h[0], &mut phi);
+            let (a, grown) = correction.faded(gap);
+            let (mean, variance) = own.at(&phi, a, grown, &mut gain);
+            let kernel =
+                |t: f64, a: &[f64], u: f64, b: &[f64]| scale * dot(a, b) * (-(t - u).abs() / span).exp();
+            let n = seen.len();
+            let gram = faer::Mat::from_fn(n, n, |j, k| {
+                let noise = if j == k { seen[j].3 } else { 0.0 };
+                noise + kernel(seen[j].0, &seen[j].1, seen[k].0, &seen[k].1)
+            });
+            let across: Vec<f64> = seen.iter().map(|s| kernel(s.0, &s.1, time, &phi)).collect();
+            let y: Vec<f64> = seen.iter().map(|s| s.2).collect();
+            let reduced = dense::solve_cholesky(dense::cholesky(gram).unwrap().as_ref(), &across);
+            let wanted_mean = dot(&reduced, &y);
+            let wanted_variance = scale * dot(&phi, &phi) - dot(&reduced, &across);
+            // The Gram matrix has a condition number of at most n s/noise < 10³.
+            assert!((mean - wanted_mean).abs() < 1e-11, "{mean} {wanted_mean}");
+            assert!((variance - wanted_variance).abs() < 1e-11, "{variance} {wanted_variance}");
+            let (y, noise) = ((0.1 * time).sin() + 0.2 * normal(i), 0.05 + 0.1 * random(i));
+            let total = variance + noise;
+            own.update(a, grown, &gain, total, (y - mean) / total);
+            seen.push((time, phi, y, noise));
+        }
+    }
+
+    #[test]
+    fn weights_go_to_the_best_mixture_and_not_to_the_best_expert() {
+        // Seven rows of ten are explained by the first alone, three by the second: the log density of the mixture is
+        // largest at .7 and .3.
+        let (mut weights, mut mean) = (vec![0.5, 0.5], 0.0);
+        for i in 0..20_000 {
+            let first = random(i) < 0.7;
+            move_weights(&mut weights, &if first { [0.0, -20.0] } else { [-20.0, 0.0] });
+            mean += weights[0] / 20_000.0;
+        }
+        assert!((mean - 0.7).abs() < 0.02 && (weights[0] + weights[1] - 1.0).abs() < 1e-12, "{mean}");
+    }
+
+    /// Runs a stream of residuals against a model that says `said`, and returns the sum of squared errors with corrections.
+    fn run(
+        corrections: &mut Corrections,
+        from: usize,
+        count: usize,
+        truth: impl Fn(usize, &[f64]) -> f64,
+    ) -> f64 {
+        let h = rows(from + count);
+        let mut squares = 0.0;
+        for i in from..from + count {
+            let h = &h[2 * i..2 * i + 2];
+            let target = Target { value: truth(i, h) + 0.2 * normal(i), noise: 1.0 };
+            let mut said = [prediction(h[0])];
+            let mut before = said;
+            corrections.correct(h, &mut before);
+            corrections.step(h, &RowTargets::of_value(&target), &mut said);
+            if corrections.passed == 0.0 {
+                assert!(
+                    (before[0].mean - said[0].mean).abs() < 1e-12,
+                    "what was said before is what was said"
+                );
+            }
+            squares += (target.value - said[0].mean).powi(2);
+        }
+        squares
+    }
+
+    #[test]
+    fn they_rest_while_nothing_changes_and_follow_what_does() {
+        let mut corrections = Corrections::new(&rows(500), 2, 0, 1).unwrap();
+        let still = run(&mut corrections, 0, 2000, |_, h| h[0]);
+        let own: f64 = (0..2000).map(|i| (0.2 * normal(i)).powi(2)).sum();
+        assert_eq!(still, own, "the model's own predictions to the last bit");
+        assert!(corrections.rests() && corrections.change().weight < 0.05);
+        // The model says h₀; now 1 − h₀ + h₁ is true.
+        run(&mut corrections, 2000, 300, |_, h| 1.0 - h[0] + h[1]);
+        let change = corrections.change();
+        assert!(change.weight > 0.9 && change.span > 50.0, "{change:?}");
+        let error = run(&mut corrections, 2300, 1000, |_, h| 1.0 - h[0] + h[1]) / 1000.0;
+        assert!(error < 1.15 * 0.04, "{error} where the noise has 0.04 and the model alone some 2.7");
+        // Back to what it was.
+        run(&mut corrections, 3300, 3000, |_, h| h[0]);
+        assert!(corrections.rests(), "{:?}", corrections.change());
+    }
+
+    #[test]
+    fn an_outlier_is_no_change() {
+        let mut corrections = Corrections::new(&rows(500), 2, 0, 1).unwrap();
+        run(&mut corrections, 0, 1000, |_, h| h[0]);
+        let squares = run(&mut corrections, 1000, 500, |i, h| if i == 1007 { 1e6 } else { h[0] });
+        let without = squares - (1e6_f64).powi(2);
+        let own: f64 = (1000..1500).map(|i| (0.2 * normal(i)).powi(2)).sum();
+        assert!(without.abs() < 1e6, "{without} beside {own}: rounding of 10¹² alone is 10⁻⁴");
+        assert!(corrections.rests(), "{:?}", corrections.change());
+    }
+
+    #[test]
+    fn what_a_file_held_is_checked() {
+        let mut corrections = Corrections::new(&rows(100), 2, 0, 1).unwrap();
+        run(&mut corrections, 0, 50, |_, h| h[0]);
+        let bytes = rmp_serde::to_vec_named(&corrections).unwrap();
+        let restored: Corrections = rmp_serde::from_slice(&bytes).unwrap();
+        assert_eq!(restored.weights, corrections.weights);
+        corrections.all[0].each[0].covariance[0] = f64::NAN;
+        let bytes = rmp_serde::to_vec_named(&corrections).unwrap();
+        assert!(rmp_serde::from_slice::<Corrections>(&bytes).is_err());
+    }
+}
