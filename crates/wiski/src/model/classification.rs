@@ -208,12 +208,12 @@ impl Task for Classification {
         self.targets.clear();
         self.targets.extend((0..self.labels.names().len()).map(|c| likelihood.target(c == class)));
         let (unseen, softmax) = (Some(likelihood.target(false)), Some(&*self.softmax));
-        RowTargets { each: &self.targets, class: Some(class), unseen, softmax }
+        RowTargets { each: &self.targets, class: Some(class), unseen, reach: f64::INFINITY, softmax }
     }
 
-    fn observed(&mut self, _: f64) {}
+    fn observed(&mut self, _: &[f64], _: f64, _: Option<(f64, f64)>) {}
 
-    fn forgotten(&mut self, _: f64) {}
+    fn forgotten(&mut self, _: &[f64], _: f64) {}
 
     fn is_ready(&self, memory: &Memory) -> Result<bool> {
         let (count, rows) = (self.count(), memory.len());

@@ -39,6 +39,8 @@ pub(crate) struct RowTargets<'a> {
     pub(crate) class: Option<usize>,
     /// The target of a class that was never seen.
     pub(crate) unseen: Option<Target>,
+    /// How many deviations off a target counts in full.
+    pub(crate) reach: f64,
     /// What makes probabilities of latent values, where targets are those of classes.
     pub(crate) softmax: Option<&'a Softmax>,
 }
@@ -46,7 +48,13 @@ pub(crate) struct RowTargets<'a> {
 impl<'a> RowTargets<'a> {
     /// One number.
     pub(crate) fn of_value(target: &'a Target) -> Self {
-        Self { each: std::slice::from_ref(target), class: None, unseen: None, softmax: None }
+        Self {
+            each: std::slice::from_ref(target),
+            class: None,
+            unseen: None,
+            reach: f64::INFINITY,
+            softmax: None,
+        }
     }
 }
 
@@ -122,6 +130,9 @@ pub(crate) struct Learner {
     /// What each process predicted for the last row.
     #[serde(skip)]
     predictions: Vec<Prediction>,
+    /// By how much the noise of the last row was multiplied, since it was too far off.
+    #[serde(skip)]
+    discount: f64,
     #[serde(skip)]
     gradient: PredictionGradient,
     #[serde(skip)]
@@ -179,6 +190,7 @@ impl Learner {
             refits: 0,
             fading,
             predictions: Vec::new(),
+            discount: 1.0,
             gradient: PredictionGradient::default(),
             downhill: Vec::new(),
             failure: None,
@@ -249,6 +261,11 @@ impl Learner {
     /// What each process predicted for the row last learned, before it was.
     pub(crate) fn predictions(&self) -> &[Prediction] {
         &self.predictions
+    }
+
+    /// By how much the noise of the row last learned was multiplied, since it was too far off.
+    pub(crate) fn discount(&self) -> f64 {
+        self.discount
     }
 
     /// What went wrong in maintenance since the last call, if anything did.
@@ -344,6 +361,7 @@ impl Learner {
             self.decay(factor)?;
         }
         self.fading = fading;
+        self.discount = 1.0;
         if admitted == Outcome::OffGrid {
             return self.leave_out(row);
         }
@@ -386,9 +404,9 @@ impl Learner {
         let (h, mut outcome) = (self.encoder.coordinates(), Outcome::Learned);
         self.predictions.clear();
         for (process, t) in self.processes.iter_mut().zip(row.each) {
-            let (learned, prediction) = process.model.step_noisy(h, t.value, t.noise)?;
+            let (learned, prediction, factor) = process.model.step_within(h, t.value, t.noise, row.reach)?;
             self.predictions.push(prediction);
-            outcome = learned;
+            (outcome, self.discount) = (learned, factor);
         }
         Ok(outcome)
     }
@@ -414,7 +432,9 @@ impl Learner {
         let is_learning = self.encoder.is_learning();
         self.encoder.learn(is_learning.then_some(self.downhill.as_slice()))?;
         let (h, mut outcome) = (self.encoder.coordinates(), Outcome::Learned);
-        for (process, &t) in self.processes.iter_mut().zip(row.each) {
+        for ((process, t), said) in self.processes.iter_mut().zip(row.each).zip(&self.predictions) {
+            self.discount = said.discount(t.value, row.reach);
+            let t = Target { noise: self.discount * t.noise, ..*t };
             let (learned, upkeep) = process.learn(h, t, &self.space)?;
             outcome = learned;
             self.failure = upkeep.err().or(self.failure.take());

@@ -8,6 +8,7 @@ mod corrections;
 mod defaults;
 mod encoder;
 mod files;
+mod guard;
 mod labels;
 mod learner;
 mod memory;

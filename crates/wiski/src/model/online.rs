@@ -44,11 +44,22 @@ pub(crate) trait Task: Clone + Serialize + DeserializeOwned {
         Ok(())
     }
 
-    /// Takes note of a target that was learned.
-    fn observed(&mut self, y: f64);
+    /// Takes note of a row that was learned: how many deviations off it was, and by how much its noise was multiplied for
+    /// that; nothing in the warm-up.
+    fn observed(&mut self, x: &[f64], y: f64, off: Option<(f64, f64)>);
 
-    /// Takes note of a target that was un-learned.
-    fn forgotten(&mut self, y: f64);
+    /// By how much the noise of a row was multiplied when it was learned.
+    fn discount(&self, _x: &[f64], _y: f64) -> f64 {
+        1.0
+    }
+
+    /// The number of rows that count less than others since they were too far off.
+    fn outliers(&self) -> u64 {
+        0
+    }
+
+    /// Takes note of a row that was un-learned.
+    fn forgotten(&mut self, x: &[f64], y: f64);
 
     /// Whether the rows in memory can end the warm-up; an error if no further row could mend what is wrong with them.
     fn is_ready(&self, memory: &Memory) -> Result<bool>;
@@ -225,6 +236,9 @@ impl<T: Task> Online<T> {
         if self.ignored > 0 {
             remarks.push(Remark::OffGrid { rows: self.ignored });
         }
+        if self.task.outliers() > 0 {
+            remarks.push(Remark::Outliers { rows: self.task.outliers() });
+        }
         let changed = self.corrections.iter().filter(|corrections| !corrections.rests());
         remarks.extend(changed.map(|corrections| Remark::Changed(corrections.change())));
         remarks
@@ -260,13 +274,15 @@ impl<T: Task> Online<T> {
         let row = self.task.row(y, noise);
         let outcome = learner.learn(x, &row, time, &self.settings)?;
         self.said.extend_from_slice(learner.predictions());
+        let (p, t) = (self.said[0], row.each[0]);
+        let off = Some(((t.value - p.mean) / p.std(), learner.discount()));
         if let (Some(corrections), Outcome::Learned) = (&mut self.corrections, outcome) {
             corrections.step(learner.encoder().coordinates(), &row, &mut self.said);
         }
         let is_off = outcome == Outcome::OffGrid;
         self.ignored += u64::from(is_off);
         self.missed += usize::from(is_off);
-        self.task.observed(y);
+        self.task.observed(x, y, off);
         if !self.memory.is_empty() {
             self.memory.push(x, y, noise, time);
         }
@@ -285,7 +301,7 @@ impl<T: Task> Online<T> {
             self.memory.drop_older_half(self.input_dim);
         }
         self.memory.push(x, y, noise, time);
-        self.task.observed(y);
+        self.task.observed(x, y, None);
         let over = self.memory.len().saturating_sub(wanted);
         // One that failed is tried again with a tenth more rows.
         if self.memory.len() >= wanted && over.is_multiple_of(wanted / 10 + 1) {
@@ -294,7 +310,7 @@ impl<T: Task> Online<T> {
                 Ok(false) => {}
                 Err(error) => {
                     self.memory.pop(self.input_dim);
-                    self.task.forgotten(y);
+                    self.task.forgotten(x, y);
                     return Err(warm_up_failed(&error));
                 }
             }
@@ -499,9 +515,10 @@ impl<T: Task> Online<T> {
         positive("noise", noise, 0)?;
         self.require_settled("forget")?;
         let learner = self.learner.as_deref_mut().ok_or(Error::NotReady { operation: "forget" })?;
-        learner.forget(x, &self.task.row(y, noise))?;
+        let discounted = noise * self.task.discount(x, y);
+        learner.forget(x, &self.task.row(y, discounted))?;
         self.memory.remove(x, y, noise);
-        self.task.forgotten(y);
+        self.task.forgotten(x, y);
         Ok(())
     }
 
@@ -550,7 +567,8 @@ impl<T: Task> Online<T> {
             }
         }
         learner.observe_batch(&h, &targets)?;
-        y.iter().for_each(|&y| new.task.observed(y));
+        let rows = x.chunks_exact(self.input_dim).zip(y);
+        rows.for_each(|(x, &y)| new.task.observed(x, y, None));
         Ok(new)
     }
 
@@ -614,12 +632,12 @@ mod tests {
             self.0.row(y, noise)
         }
 
-        fn observed(&mut self, y: f64) {
-            self.0.observed(y);
+        fn observed(&mut self, x: &[f64], y: f64, off: Option<(f64, f64)>) {
+            self.0.observed(x, y, off);
         }
 
-        fn forgotten(&mut self, y: f64) {
-            self.0.forgotten(y);
+        fn forgotten(&mut self, x: &[f64], y: f64) {
+            self.0.forgotten(x, y);
         }
 
         fn is_ready(&self, memory: &Memory) -> Result<bool> {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::beyond;
 use super::corrections::{Change, Corrections};
 use super::encoder::{Encoder, Reads};
+use super::guard::Guard;
 use super::learner::{Learner, Process, RowTargets};
 use super::memory::Memory;
 use super::metrics::Prequential;
@@ -44,16 +45,30 @@ pub(super) struct Regression {
     /// What keeps intervals at their level; `None` for Gaussian ones.
     #[serde(default)]
     conformal: Option<Conformal>,
+    /// What keeps outliers from counting.
+    #[serde(default)]
+    guard: Guard,
     /// The level of the running figures and its Gaussian quantile, so that it is not computed for every row.
     #[serde(skip)]
     plain: (f64, f64),
+    /// Whether the noise of each row is known, and no row an outlier.
+    #[serde(skip)]
+    knows_noise: bool,
     #[serde(skip)]
     target: Option<Target>,
 }
 
 impl Regression {
     pub(super) fn new(moments: TargetMoments, scale: TargetScale) -> Self {
-        Self { moments, scale, conformal: None, plain: (0.0, 0.0), target: None }
+        Self {
+            moments,
+            scale,
+            conformal: None,
+            guard: Guard::default(),
+            plain: (0.0, 0.0),
+            knows_noise: false,
+            target: None,
+        }
     }
 
     /// The interval of an observation at a level.
@@ -68,6 +83,7 @@ impl Regression {
     /// Keeps intervals as the settings ask for, by the controller that a file held, if it did.
     fn promise(&mut self, settings: &Settings) -> Result<()> {
         let level = settings.intervals.level;
+        self.knows_noise = settings.noise == NoiseModel::Known;
         self.conformal = restored_controller(self.conformal.take(), settings.intervals.controller(false)?);
         self.plain = (level, Score::Deviations.plain(level));
         Ok(())
@@ -122,7 +138,8 @@ impl Task for Regression {
     type Snapshot = Snapshot;
 
     fn row(&mut self, y: f64, noise: f64) -> RowTargets<'_> {
-        RowTargets::of_value(self.target.insert(Target { value: self.scale.apply(y), noise }))
+        let row = RowTargets::of_value(self.target.insert(Target { value: self.scale.apply(y), noise }));
+        RowTargets { reach: if self.knows_noise { f64::INFINITY } else { self.guard.reach() }, ..row }
     }
 
     fn check_noise(&self, noise: f64, settings: &Settings) -> Result<()> {
@@ -136,12 +153,27 @@ impl Task for Regression {
         Err(Error::Config { field: "noise".into(), reason })
     }
 
-    fn observed(&mut self, y: f64) {
-        self.moments.observe(y);
+    fn observed(&mut self, x: &[f64], y: f64, off: Option<(f64, f64)>) {
+        let (z, factor) = off.unwrap_or((0.0, 1.0));
+        self.guard.observed(x, y, factor, z);
+        if factor == 1.0 {
+            self.moments.observe(y);
+        }
     }
 
-    fn forgotten(&mut self, y: f64) {
-        self.moments.forget(y);
+    fn discount(&self, x: &[f64], y: f64) -> f64 {
+        self.guard.factor(x, y)
+    }
+
+    fn outliers(&self) -> u64 {
+        self.guard.count()
+    }
+
+    fn forgotten(&mut self, x: &[f64], y: f64) {
+        if self.guard.factor(x, y) == 1.0 {
+            self.moments.forget(y);
+        }
+        self.guard.forgotten(x, y);
     }
 
     fn is_ready(&self, _: &Memory) -> Result<bool> {
@@ -149,12 +181,24 @@ impl Task for Regression {
     }
 
     fn start(&mut self, memory: &Memory, settings: &Settings, input_dim: usize) -> Result<Learner> {
+        let (x, own) = (&memory.rows.x, &memory.rows.y);
+        let outliers = if self.knows_noise { None } else { self.guard.factors(x, input_dim, own) };
+        if let Some(factors) = &outliers {
+            // Neither the scale of the targets nor anything that is learned in it is theirs.
+            self.moments = TargetMoments::default();
+            let inside = memory.rows.y.iter().zip(factors).filter(|(_, factor)| **factor == 1.0);
+            inside.for_each(|(&y, _)| self.moments.observe(y));
+            self.guard.learned_anew(x, input_dim, own, factors);
+        }
         self.scale = self.present_scale(settings);
         let scaling = start::column_scaling(settings, &memory.rows.x, input_dim)?;
         let settings = &settings.in_scaled_units(&scaling, self.scale, input_dim)?;
         let start = self.start_values(settings, input_dim)?;
         let y: Vec<f64> = memory.rows.y.iter().map(|&y| self.scale.apply(y)).collect();
-        let noise = memory.rows.noise.clone();
+        let mut noise = memory.rows.noise.clone();
+        if let Some(factors) = &outliers {
+            noise.iter_mut().zip(factors).for_each(|(noise, factor)| *noise *= factor);
+        }
         let targets = [(y, noise)];
         let all = start::Targets { each: &targets, contrast: 0, classes: None };
         let found = start::found(memory, &all, settings, input_dim, start)?;
@@ -192,7 +236,8 @@ impl Task for Regression {
 
     fn cleared(&self) -> Self {
         let conformal = self.conformal.as_ref().map(Conformal::cleared);
-        Self { conformal, plain: self.plain, ..Self::new(TargetMoments::default(), self.scale) }
+        let knows_noise = self.knows_noise;
+        Self { conformal, knows_noise, plain: self.plain, ..Self::new(TargetMoments::default(), self.scale) }
     }
 
     fn merge(&mut self, learner: &mut Learner, theirs: &Self, other: &Learner, _: &Settings) -> Result<()> {
@@ -254,6 +299,7 @@ impl OnlineRegressor {
         let (task, settings) = (&mut new.online.task, &new.online.settings);
         task.promise(settings)?;
         task.moments.check()?;
+        task.guard.check()?;
         task.scale.check()?;
         new.online.restore()?;
         Ok(new)

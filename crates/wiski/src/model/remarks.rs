@@ -37,6 +37,11 @@ pub enum Remark {
         /// How many.
         rows: u64,
     },
+    /// Targets were too far off to be anything but outliers, and count for little.
+    Outliers {
+        /// How many.
+        rows: u64,
+    },
     /// The last rows are not what the model learned of all of them, and predictions for the next one are corrected.
     Changed(Change),
 }
@@ -62,6 +67,9 @@ impl Remark {
                     "{rows} rows, of which nothing was learned, lay off the grid and were left to the prior"
                 )
             }
+            Self::Outliers { rows } => format!(
+                "the targets of {rows} rows were more than eight deviations off: they count as outliers, for next to nothing"
+            ),
             Self::Changed(change) => format!(
                 "the stream has changed: what is predicted for the next row is by {:.0} % what the last rows say, over a span of about {:.0}; rows further ahead are predicted by the model of all rows, which a half-life would let forget",
                 100.0 * change.weight,

@@ -332,10 +332,22 @@ impl Wiski {
 
     /// Predicts and learns in one sweep, with relative noise.
     pub(crate) fn step_noisy(&mut self, x: &[f64], y: f64, noise: f64) -> Result<(Outcome, Prediction)> {
-        let learned = self.on_grid(x, |model| model.learn(x, y, noise))?;
+        self.step_within(x, y, noise, f64::INFINITY).map(|(outcome, prediction, _)| (outcome, prediction))
+    }
+
+    /// As [`Wiski::step_noisy`], with more noise for an observation farther off than `reach` deviations; the last result is
+    /// by how much it was multiplied.
+    pub(crate) fn step_within(
+        &mut self,
+        x: &[f64],
+        y: f64,
+        noise: f64,
+        reach: f64,
+    ) -> Result<(Outcome, Prediction, f64)> {
+        let learned = self.on_grid(x, |model| model.learn(x, y, noise, reach))?;
         Ok(match learned {
-            Some(prediction) => (Outcome::Learned, prediction),
-            None => (Outcome::OffGrid, self.prior_prediction()),
+            Some((prediction, factor)) => (Outcome::Learned, prediction, factor),
+            None => (Outcome::OffGrid, self.prior_prediction(), 1.0),
         })
     }
 
@@ -540,25 +552,26 @@ impl Wiski {
     }
 
     /// Conditions posterior and statistics on a point on the grid.
-    fn learn(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Prediction> {
+    fn learn(&mut self, x: &[f64], y: f64, noise: f64, reach: f64) -> Result<(Prediction, f64)> {
         if self.behind == 0
             && is_exact(&self.stats)
             && let Ok(posterior) = self.posterior.in_coordinates_mut()
         {
             // The statistics reject more than the posterior, so they are asked first.
             self.stats.check_row(x, y, noise, 0)?;
-            let prediction = posterior.condition(x, y, noise, &mut self.workspace)?;
-            self.stats.observe_placed(self.workspace.placement(), y, noise);
+            let (prediction, factor) = posterior.condition_within(x, y, noise, reach, &mut self.workspace)?;
+            self.stats.observe_placed(self.workspace.placement(), y, factor * noise);
             let checked = self.check_drift();
             self.note(checked);
-            return Ok(prediction);
+            return Ok((prediction, factor));
         }
         let mut prediction = self.posterior.predict(&self.stats, x, &mut self.workspace)?;
         prediction.noise *= noise;
-        self.stats.observe(x, y, noise)?;
+        let factor = prediction.discount(y, reach);
+        self.stats.observe(x, y, factor * noise)?;
         let followed = self.follow();
         self.note(followed);
-        Ok(prediction)
+        Ok((prediction, factor))
     }
 
     /// Keeps what went wrong after a row was learned: the statistics have it, and the posterior follows them when it
@@ -692,7 +705,7 @@ impl OnlineGp for Wiski {
     }
 
     fn observe_noisy(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Outcome> {
-        let learned = self.on_grid(x, |model| model.learn(x, y, noise))?;
+        let learned = self.on_grid(x, |model| model.learn(x, y, noise, f64::INFINITY))?;
         Ok(if learned.is_some() { Outcome::Learned } else { Outcome::OffGrid })
     }
 
@@ -720,7 +733,7 @@ impl OnlineGp for Wiski {
                 self.stats.check_row(point, y, noise_at(row), row)?;
             }
             for (row, (point, &y)) in x.chunks_exact(d).zip(y).enumerate() {
-                self.learn(point, y, noise_at(row))?;
+                self.learn(point, y, noise_at(row), f64::INFINITY)?;
             }
             return Ok(y.len());
         }

@@ -70,6 +70,13 @@ impl Prediction {
         let total = self.variance + self.noise;
         -0.5 * ((y - self.mean).powi(2) / total + total.ln() + std::f64::consts::TAU.ln())
     }
+
+    /// By how much the noise of an observation is multiplied that is z > `reach` deviations off: (z/reach)³, so that the
+    /// farther off it is, the less it counts. One within reach counts in full.
+    pub(crate) fn discount(&self, y: f64, reach: f64) -> f64 {
+        let off = (y - self.mean).abs() / (reach * self.std());
+        if off > 1.0 { off.powi(3) } else { 1.0 }
+    }
 }
 
 /// A prediction with its derivatives in the coordinates of the point.
@@ -517,13 +524,28 @@ impl Posterior {
     ///
     /// `noise` is the observation's noise variance relative to σ² (1 for plain data).
     pub fn condition(&mut self, h: &[f64], y: f64, noise: f64, ws: &mut Workspace) -> Result<Prediction> {
+        self.condition_within(h, y, noise, f64::INFINITY, ws).map(|(prediction, _)| prediction)
+    }
+
+    /// As [`Posterior::condition`], with more noise for an observation that is farther off than `reach` deviations
+    /// ([`Prediction::discount`]). Returns the prediction, and by how much the noise was multiplied.
+    pub(crate) fn condition_within(
+        &mut self,
+        h: &[f64],
+        y: f64,
+        noise: f64,
+        reach: f64,
+        ws: &mut Workspace,
+    ) -> Result<(Prediction, f64)> {
         finite("y", y, 0)?;
         positive("noise", noise, 0)?;
         self.place(h, 0, ws)?;
         let known = self.predict_known(noise, ws);
         let prediction = Prediction { variance: known.variance + self.residual(ws), ..known };
-        self.update(known.noise, (y - known.mean) / (known.variance + known.noise), ws);
-        Ok(prediction)
+        let factor = prediction.discount(y, reach);
+        let noise = factor * known.noise;
+        self.update(noise, (y - known.mean) / (known.variance + noise), ws);
+        Ok((prediction, factor))
     }
 
     /// Takes in the point in the workspace (removes it if `noise` is negative), given its step of the mean.
