@@ -18,16 +18,8 @@
 //! The r features φ are a constant, the model's own mean (a change of scale), the coordinates of the row, and a few inducing
 //! points among them; they do not depend on grids or hyperparameters.
 //!
-//! **Stacking.** The model and the corrected ones are mixed, by weights that maximize the log density of the *mixture*
-//! (Yao et al. 2018), not the probability that one of them is true, which collapses: Soft-Bayes (Orseau, Lattimore and Legg
-//! 2017) moves them with each row by
-//!
-//! ```text
-//! w_k ← w_k (1 − η + η p_k/Σ_j w_j p_j)
-//! ```
-//!
-//! and a little of all weight always goes back to where it began, so that no weight vanishes for ever. A prediction is the
-//! Gaussian with the mean and variance of the mixture.
+//! The model and the corrected ones are mixed by `stacking`; a prediction is the Gaussian with the mean and variance of the
+//! mixture.
 //!
 //! **Rest.** While the model has nearly all the weight, predictions are the model's own to the last bit, and the corrections
 //! look at one row in four. Residuals are clipped at five deviations: an outlier is no change.
@@ -37,6 +29,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::learner::RowTargets;
+use super::stacking::{check_weights, first_weights, move_weights};
 use crate::error::{Error, Result, length};
 use crate::kernel::Family;
 use crate::likelihood::Softmax;
@@ -51,8 +44,6 @@ const SPANS: [f64; 3] = [10.0, 100.0, 1000.0];
 const SCALES: [f64; 2] = [0.1, 1.0];
 /// The step η of the weights.
 const RATE: f64 = 0.05;
-/// The share of all weight that goes back with each row.
-const RETURN: f64 = 1e-5;
 /// The weight of the model before any row.
 const FIRST_WEIGHT: f64 = 0.98;
 /// With so much weight on the model, corrections rest ...
@@ -237,10 +228,8 @@ restored_after_reading!(Corrections);
 impl Restore for Corrections {
     fn restore(&mut self) -> Result<()> {
         let size = self.basis.len();
-        length("weights of corrections", self.all.len() + 1, self.weights.len())?;
-        let sum: f64 = self.weights.iter().sum();
-        let mut is_sound = self.weights.iter().all(|&w| w >= 0.0) && (sum - 1.0).abs() < 1e-6;
-        is_sound &= self.passed >= 0.0 && self.seen >= 0.0 && self.seen.is_finite();
+        check_weights("weights of corrections", &self.weights, self.all.len() + 1)?;
+        let mut is_sound = self.passed >= 0.0 && self.seen >= 0.0 && self.seen.is_finite();
         for correction in &self.all {
             is_sound &= correction.span > 0.0 && correction.scale > 0.0 && correction.spread > 0.0;
             for own in &correction.each {
@@ -271,7 +260,7 @@ impl Corrections {
                 each: vec![Coefficients::prior(size, scale); processes],
             })
             .collect();
-        let weights = first_weights(all.len());
+        let weights = first_weights(all.len() + 1, FIRST_WEIGHT);
         Ok(Self { basis, all, weights, passed: 0.0, seen: 0.0, work: Work::default() })
     }
 
@@ -290,7 +279,7 @@ impl Corrections {
             let prior = Coefficients::prior(size, correction.scale);
             correction.each.iter_mut().for_each(|own| own.clone_from(&prior));
         }
-        (new.weights, new.passed, new.seen) = (first_weights(self.all.len()), 0.0, 0.0);
+        (new.weights, new.passed, new.seen) = (first_weights(self.all.len() + 1, FIRST_WEIGHT), 0.0, 0.0);
         new
     }
 
@@ -392,32 +381,8 @@ impl Corrections {
             }
         }
         self.passed = 0.0;
-        move_weights(&mut self.weights, densities);
+        move_weights(&mut self.weights, densities, RATE);
     }
-}
-
-fn first_weights(corrections: usize) -> Vec<f64> {
-    let mut weights = vec![(1.0 - FIRST_WEIGHT) / corrections as f64; corrections + 1];
-    weights[0] = FIRST_WEIGHT;
-    weights
-}
-
-/// One step of Soft-Bayes, given log densities; a little goes back to half for the model, half for the others.
-fn move_weights(weights: &mut [f64], log_densities: &[f64]) {
-    let largest = log_densities.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let mixture: f64 = weights.iter().zip(log_densities).map(|(w, l)| w * (l - largest).exp()).sum();
-    if !(mixture > 0.0 && mixture.is_finite()) {
-        return;
-    }
-    let others = (weights.len() - 1) as f64;
-    let mut sum = 0.0;
-    for (k, (w, l)) in weights.iter_mut().zip(log_densities).enumerate() {
-        let base = if k == 0 { 0.5 } else { 0.5 / others };
-        *w *= 1.0 - RATE + RATE * (l - largest).exp() / mixture;
-        *w = (1.0 - RETURN) * *w + RETURN * base;
-        sum += *w;
-    }
-    weights.iter_mut().for_each(|w| *w /= sum);
 }
 
 /// What is said with a correction of the given mean and variance.
@@ -535,19 +500,6 @@ mod tests {
             own.update(a, grown, &gain, total, (y - mean) / total);
             seen.push((time, phi, y, noise));
         }
-    }
-
-    #[test]
-    fn weights_go_to_the_best_mixture_and_not_to_the_best_expert() {
-        // Seven rows of ten are explained by the first alone, three by the second: the log density of the mixture is
-        // largest at .7 and .3.
-        let (mut weights, mut mean) = (vec![0.5, 0.5], 0.0);
-        for i in 0..20_000 {
-            let first = random(i) < 0.7;
-            move_weights(&mut weights, &if first { [0.0, -20.0] } else { [-20.0, 0.0] });
-            mean += weights[0] / 20_000.0;
-        }
-        assert!((mean - 0.7).abs() < 0.02 && (weights[0] + weights[1] - 1.0).abs() < 1e-12, "{mean}");
     }
 
     /// Runs a stream of residuals against a model that says `said`, and returns the sum of squared errors with corrections.

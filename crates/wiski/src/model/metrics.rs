@@ -93,9 +93,14 @@ impl Coverage {
 impl Prequential {
     /// Takes in one prediction and the target that followed.
     pub fn record(&mut self, prediction: &Prediction, y: f64) {
+        self.record_with(prediction, y, prediction.log_density(y));
+    }
+
+    /// As [`Prequential::record`], with the log density that the model said for the target.
+    pub fn record_with(&mut self, prediction: &Prediction, y: f64, log_density: f64) {
         self.rows += 1.0;
         self.squared += (y - prediction.mean).powi(2);
-        self.negative_log -= prediction.log_density(y);
+        self.negative_log -= log_density;
         self.covered += f64::from(u8::from((y - prediction.mean).abs() <= Z95 * prediction.std()));
     }
 

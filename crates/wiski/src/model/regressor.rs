@@ -23,6 +23,7 @@ use super::schedule::{Fading, thorough};
 use super::settings::{Features, InputScaling, NoiseModel, Settings, TargetScaling};
 use super::snapshots::{RowSurface, SampledFunction, Snapshot};
 use super::start;
+use super::tails::Tails;
 use super::targets::{TargetMoments, TargetScale};
 use super::{OnlineGp, Outcome, Wiski};
 use crate::conformal::{Conformal, Horizon, Interval, Quantiles, Score};
@@ -48,6 +49,12 @@ pub(super) struct Regression {
     /// What keeps outliers from counting.
     #[serde(default)]
     guard: Guard,
+    /// How residuals are distributed.
+    #[serde(default)]
+    tails: Tails,
+    /// The log density of the last target, as it was before.
+    #[serde(skip)]
+    log_density: f64,
     /// The level of the running figures and its Gaussian quantile, so that it is not computed for every row.
     #[serde(skip)]
     plain: (f64, f64),
@@ -65,6 +72,8 @@ impl Regression {
             scale,
             conformal: None,
             guard: Guard::default(),
+            tails: Tails::default(),
+            log_density: 0.0,
             plain: (0.0, 0.0),
             knows_noise: false,
             target: None,
@@ -94,6 +103,7 @@ impl Regression {
         if let Some(conformal) = &mut self.conformal {
             conformal.observe((y - prediction.mean).abs() / prediction.std());
         }
+        self.log_density = self.tails.observe(prediction, y);
     }
 
     /// The scale that suits the targets so far.
@@ -300,6 +310,7 @@ impl OnlineRegressor {
         task.promise(settings)?;
         task.moments.check()?;
         task.guard.check()?;
+        task.tails.check()?;
         task.scale.check()?;
         new.online.restore()?;
         Ok(new)
@@ -538,6 +549,12 @@ impl OnlineRegressor {
         self.online.task.interval(prediction, level, horizon)
     }
 
+    /// The log density of an observation y, given what this model predicted for it. Along the stream it is learned how
+    /// residuals are distributed, so that heavy tails are said as they are; where they are Gaussian, so is the density.
+    pub fn log_density(&self, prediction: &Prediction, y: f64) -> f64 {
+        self.online.task.tails.log_density(prediction, y)
+    }
+
     /// What keeps intervals at their level; `None` if they are Gaussian.
     pub fn conformal(&self) -> Option<&Conformal> {
         self.online.task.conformal.as_ref()
@@ -606,7 +623,7 @@ impl OnlineRegressor {
         self.learn(x, y, variance.unwrap_or(1.0), time)?;
         let Some(&said) = self.online.said().first() else { return Ok(None) };
         let p = scale.undo(said);
-        self.metrics.record(&p, y);
+        self.metrics.record_with(&p, y, self.online.task.log_density);
         let level = self.settings().intervals.level;
         self.metrics.record_interval(&self.interval(&p, level, Horizon::Last)?, y);
         if let Some(detector) = &mut self.online.settings.drift {
@@ -669,6 +686,7 @@ impl OnlineRegressor {
     fn begin_intervals(&mut self) {
         let task = &mut self.online.task;
         task.conformal = task.conformal.as_ref().map(Conformal::cleared);
+        task.tails = Tails::default();
         self.online.publish();
     }
 

@@ -169,7 +169,8 @@ impl<'a> Run<'a> {
             match model.predict_noisy(&row.inputs, row.noise) {
                 Ok(Answer::Value(p)) => {
                     if let Some(y) = row.target {
-                        numbers.record(&p, y);
+                        let Model::Regressor(regressor) = model else { continue };
+                        numbers.record_with(&p, y, regressor.log_density(&p, y));
                         let said = intervals.interval(model, &Answer::Value(p), Horizon::Ahead)?;
                         said.iter().for_each(|interval| numbers.record_interval(interval, y));
                     }
