@@ -10,6 +10,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::maximize::sobol;
 use super::{BaseSamples, Dimension, Incumbent, Maximizer, Proposer, Space, Surrogate};
 use crate::error::Result;
 use crate::posterior::Joint;
@@ -19,6 +20,9 @@ const MOST_COMBINATIONS: usize = 48;
 
 /// Climbs for each combination, at least.
 const FEWEST_CLIMBS: usize = 2;
+
+/// Places at which another point is sought where the best was tried before.
+const SPREAD: usize = 256;
 
 /// Whether points of a space lie anywhere in the cube.
 pub(super) fn is_continuous(space: &Space) -> bool {
@@ -95,8 +99,25 @@ pub(super) fn propose(
         let mut value =
             |x: &[f64]| proposer.acquisition.value(surrogate, (x, incumbent, &samples), &mut joint);
         round(space, &mut x, &mut value)?;
-        let is_new = !taken.chunks_exact(x.len()).any(|t| is_same(t, &x));
-        let found = (is_new, value(&x)?, x);
+        let is_new = |x: &[f64]| !taken.chunks_exact(x.len()).any(|t| is_same(t, x));
+        let mut found = (is_new(&x), value(&x)?, x);
+        if !found.0 {
+            // Another point instead, of some that are spread over the box.
+            let place = |u: Vec<f64>| {
+                let inside = |(u, (lo, hi)): (f64, &(f64, f64))| 0.5 * (lo + u * (hi - lo) + 1.0);
+                let unit: Vec<f64> = u.into_iter().zip(&within.sides).map(inside).collect();
+                space.to_unit(&space.values(&unit))
+            };
+            for unit in sobol(found.2.len(), SPREAD, seed).map(place) {
+                let x: Vec<f64> = unit?.into_iter().map(|u| 2.0 * u - 1.0).collect();
+                if is_new(&x) {
+                    let other = (true, value(&x)?, x);
+                    if (other.0, other.1) > (found.0, found.1) {
+                        found = other;
+                    }
+                }
+            }
+        }
         if best.as_ref().is_none_or(|b| (found.0, found.1) > (b.0, b.1)) {
             best = Some(found);
         }
