@@ -268,7 +268,7 @@ def times_of(values: Any, rows: int, timed: bool) -> np.ndarray | None:
     """The time of each row, which only rows that fade with time have."""
     if (values is not None) != timed:
         if timed:
-            raise WiskiError("time: with timed=True every row needs its time")
+            raise WiskiError("time: with timed=True every row needs one")
         raise WiskiError("time: it is for rows that fade, with half_life and timed=True")
     return optional(values, rows, "time")
 

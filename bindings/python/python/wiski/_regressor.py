@@ -116,11 +116,12 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
 
     def _noise_of(self, noise: Any, rows: int) -> np.ndarray | None:
         """The noise variance of each row, which is there where it is known and nowhere else."""
+        noise = optional(noise, rows, "noise")
         if noise is None and self.known_noise:
             raise WiskiError("noise: with known_noise=True every row needs the variance of its noise")
         if noise is not None and not self.known_noise:
             raise WiskiError("noise: this model learns its noise; known_noise=True takes that of each row")
-        return optional(noise, rows, "noise")
+        return noise
 
     def fit(self, X: Any, y: Any, noise: Any = None, time: Any = None) -> OnlineGPRegressor:
         """Forget everything and learn these rows.
