@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -174,13 +175,13 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
         codes, labels = self._codes(y)
         time = times_of(time, len(X), self.timed)
+        declared: list[str] | None = None
         if classes is not None:
             declared = [_text_of(c) for c in np.unique(classes)]
             if not first and declared != sorted(declared, key=self.model_.classes.index):
                 raise WiskiError("classes: they were declared at the first call and cannot change")
             self._codes(np.asarray(classes))
         if first:
-            declared = None if classes is None else [_text_of(c) for c in np.unique(classes)]
             model = self._new(target, declared)
         else:
             model = self.model_
@@ -287,7 +288,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
 
 
 #: How labels of a kind are read from the text by which a model knows them.
-_KINDS = {"text": str, "integer": int, "number": float, "boolean": lambda text: text == "True"}
+_KINDS: dict[str, Callable[[str], Any]] = {"text": str, "integer": int, "number": float, "boolean": lambda text: text == "True"}
 
 
 def _text_of(label: Any) -> str:

@@ -1,7 +1,7 @@
 """The extension module: thin classes over the Rust library. Private; its interface may change."""
 
 from os import PathLike
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ __version__: str
 def kind_of_file(path: _Path) -> str: ...
 def _panic() -> None: ...
 
+@final
 class Regressor:
     def __new__(cls, input_dim: int, parameters: dict[str, Any], inputs: list[str], target: str) -> Regressor: ...
     @staticmethod
@@ -62,6 +63,7 @@ class Regressor:
     def from_bytes(bytes: bytes) -> Regressor: ...
     def to_bytes(self) -> bytes: ...
 
+@final
 class Forecaster:
     def __new__(
         cls,
@@ -98,6 +100,7 @@ class Forecaster:
     @staticmethod
     def from_bytes(bytes: bytes) -> Forecaster: ...
 
+@final
 class Classifier:
     def __new__(
         cls,
@@ -144,6 +147,7 @@ class Classifier:
     def from_bytes(bytes: bytes) -> Classifier: ...
     def to_bytes(self) -> bytes: ...
 
+@final
 class Stats:
     def __new__(cls, bounds: list[tuple[float, float]], grid: list[int], max_grid_points: int) -> Stats: ...
     def learn(self, x: _Array, y: _Array, noise: _Array | None = None, forget: bool = False) -> None: ...
@@ -158,6 +162,7 @@ class Stats:
     @staticmethod
     def from_bytes(bounds: list[tuple[float, float]], max_grid_points: int, bytes: bytes) -> Stats: ...
 
+@final
 class Surface:
     @property
     def noise(self) -> float: ...
@@ -166,6 +171,7 @@ class Surface:
 
 _Dimension = tuple[str, float, float, bool, bool, list[str], tuple[str, list[int]] | None]
 
+@final
 class Optimizer:
     def __new__(
         cls,
