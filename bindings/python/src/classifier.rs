@@ -8,10 +8,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use wiski::model::{ClassPrediction, ClassSnapshot};
 use wiski::persist::{self, Columns, LabelKind, Model, Stored};
-use wiski::{Classes, Error, OnlineClassifier, Unseen};
+use wiski::{Classes, Error, Interrupt, OnlineClassifier, Unseen};
 
 use crate::errors::{Failure, detached, guarded, offset, reject};
-use crate::regressor::{IMAGE_FROM, horizon, matrix};
+use crate::regressor::{FEW_ROWS, IMAGE_FROM, horizon, matrix};
 use crate::rows::{Rows, check_column, column};
 use crate::settings::{self, Parameters};
 use crate::shared::Shared;
@@ -58,6 +58,11 @@ pub(crate) struct Classifier {
 }
 
 impl Classifier {
+    /// Whether so few rows come that a thread would cost more than they do, and no search with them.
+    fn is_quick(&self, py: Python<'_>, rows: usize) -> PyResult<bool> {
+        self.state.brief(py, |state| Ok(rows < FEW_ROWS && !state.model.may_search(rows)))
+    }
+
     fn of_stored(stored: Stored) -> Result<Self, Failure> {
         let Stored { columns, rows, journal_from, model, .. } = stored;
         match model {
@@ -127,15 +132,23 @@ impl Classifier {
         check_codes(&codes, &labels, rows.len())?;
         time.as_ref().map_or(Ok(()), |t| check_column("time", t, rows.len()))?;
         for (range, block) in rows.blocks() {
-            self.state.long(py, |state| {
+            let learn = |state: &mut State, interrupt: Option<&Interrupt>| {
                 for (x, row) in block.chunks_exact(self.input_dim).zip(range) {
                     let (label, time) = (&labels[codes[row] as usize], time.as_ref().map(|t| t[row]));
                     state.change().step_with(x, label, time).map_err(|error| offset(error, row))?;
                     state.rows += 1;
+                    if interrupt.is_some_and(Interrupt::is_set) {
+                        break;
+                    }
                 }
                 Ok(())
-            })?;
-            py.check_signals()?;
+            };
+            if self.is_quick(py, rows.len())? {
+                self.state.long(py, |state| learn(state, None))?;
+                py.check_signals()?;
+            } else {
+                self.state.interruptible(py, |state, interrupt| learn(state, Some(interrupt)))?;
+            }
         }
         Ok(())
     }
@@ -143,11 +156,15 @@ impl Classifier {
     /// Predicts and learns one row.
     #[pyo3(signature = (x, label, time=None))]
     fn learn_one(&self, py: Python<'_>, x: Vec<f64>, label: &str, time: Option<f64>) -> PyResult<()> {
-        self.state.long(py, |state| {
+        let learn = |state: &mut State| {
             state.change().step_with(&x, label, time)?;
             state.rows += 1;
             Ok(())
-        })
+        };
+        if self.is_quick(py, 1)? {
+            return self.state.long(py, learn);
+        }
+        self.state.interruptible(py, |state, _| learn(state))
     }
 
     /// The class probabilities of rows: one column for each class.
@@ -236,12 +253,12 @@ impl Classifier {
 
     /// Ends the warm-up with the rows seen so far.
     fn finish_warm_up(&self, py: Python<'_>) -> PyResult<()> {
-        self.state.long(py, |state| Ok(state.change().finish_warm_up()?))
+        self.state.interruptible(py, |state, _| Ok(state.change().finish_warm_up()?))
     }
 
     /// Ends a fit: features are learned anew from the rows in memory, if there are more than at the last search.
     fn finish_search(&self, py: Python<'_>) -> PyResult<()> {
-        self.state.long(py, |state| {
+        self.state.interruptible(py, |state, _| {
             let model = state.change();
             model.finish_search()?;
             // The order of a table has no meaning.

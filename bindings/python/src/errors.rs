@@ -2,10 +2,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use pyo3::exceptions::PyValueError;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use wiski::Error;
+use wiski::{Error, Interrupt};
 
 /// What a call of the library can end in.
 pub(crate) enum Failure {
@@ -13,6 +17,8 @@ pub(crate) enum Failure {
     Library(Error),
     /// The library panicked, or had panicked before while it changed this model.
     Internal(String),
+    /// There is no memory for an array of so many numbers.
+    Memory { what: &'static str, shape: [usize; 2] },
 }
 
 impl From<Error> for Failure {
@@ -26,6 +32,12 @@ impl From<Failure> for PyErr {
         Python::attach(|py| match failure {
             Failure::Library(error) => raise(py, class_of(&error), error.to_string()),
             Failure::Internal(message) => raise(py, "InternalError", message),
+            Failure::Memory { what, shape: [rows, columns] } => {
+                let size = rows as f64 * columns as f64 * 8.0 / f64::from(1 << 30);
+                PyMemoryError::new_err(format!(
+                    "there is no memory for {what}: {rows} × {columns} numbers are {size:.1} GiB"
+                ))
+            }
         })
     }
 }
@@ -68,6 +80,59 @@ pub(crate) fn detached<R: Send>(
     f: impl FnOnce() -> Result<R, Failure> + Send,
 ) -> PyResult<R> {
     Ok(py.detach(|| guarded(f))?)
+}
+
+/// How often signals are heard while something takes long.
+const HEARD_EVERY: Duration = Duration::from_millis(20);
+
+/// The stack of a thread of Python's own, on most systems.
+const STACK: usize = 8 << 20;
+
+/// Runs a call of the library that may take seconds on a thread of its own, while this one hears signals and other Python
+/// threads go on. A handler that raises, as that of Ctrl-C does, ends the call; others may use the model, which they
+/// wait for.
+pub(crate) fn interruptible<R: Send>(
+    py: Python<'_>,
+    f: impl FnOnce(&Interrupt) -> Result<R, Failure> + Send,
+) -> PyResult<R> {
+    let interrupt = Interrupt::new();
+    let (result, done) = (Mutex::new(None), Condvar::new());
+    let mut raised = None;
+    thread::scope(|scope| {
+        let work = || {
+            let ended = guarded(|| interrupt.watch(|| f(&interrupt)));
+            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
+            done.notify_all();
+        };
+        thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work)?;
+        let is_done = || {
+            let open = result.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = done.wait_timeout_while(open, HEARD_EVERY, |result| result.is_none());
+            waited.unwrap_or_else(PoisonError::into_inner).0.is_some()
+        };
+        while !py.detach(is_done) {
+            if raised.is_none()
+                && let Err(error) = py.check_signals()
+            {
+                raised = Some(error);
+                interrupt.set();
+            }
+        }
+        PyResult::Ok(())
+    })?;
+    match (raised, result.into_inner().unwrap_or_else(PoisonError::into_inner)) {
+        (Some(error), _) => Err(error),
+        (None, Some(result)) => Ok(result?),
+        (None, None) => Err(Failure::Internal("a thread ended without a result".into()).into()),
+    }
+}
+
+/// Rejects an array that there is no memory for. What is computed on the way may take `copies` as much.
+pub(crate) fn check_memory(what: &'static str, shape: [usize; 2], copies: usize) -> Result<(), Failure> {
+    let failure = Failure::Memory { what, shape };
+    let numbers = shape[0].checked_mul(shape[1]).and_then(|n| n.checked_mul(copies));
+    let Some(numbers) = numbers else { return Err(failure) };
+    Vec::<f64>::new().try_reserve_exact(numbers).map_err(|_| failure)
 }
 
 /// The error of a row in a block, with the row of the whole.

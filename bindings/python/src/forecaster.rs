@@ -9,7 +9,7 @@ use wiski::feature::Column;
 use wiski::persist;
 use wiski::time::{ComponentShare, ForecastSettings, Forecaster as Series, Lags, Seasons, TrendKind};
 
-use crate::errors::{Failure, detached, guarded, reject};
+use crate::errors::{Failure, check_memory, detached, guarded, reject};
 use crate::regressor::matrix;
 use crate::rows::{Rows, column};
 use crate::shared::Shared;
@@ -78,7 +78,7 @@ impl Forecaster {
         y: PyReadonlyArray1<'_, f64>,
     ) -> PyResult<()> {
         let (times, x, y) = (column(&times).into_owned(), all(&x)?, column(&y).into_owned());
-        self.0.long(py, |model| Ok(model.extend(&times, &x, &y)?))
+        self.0.interruptible(py, |model, _| Ok(model.extend(&times, &x, &y)?))
     }
 
     /// Learns a row; what was expected of it, mean and deviation, once there is a model.
@@ -94,7 +94,8 @@ impl Forecaster {
 
     /// The times of the next steps.
     fn next_times<'py>(&self, py: Python<'py>, steps: usize) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let times = self.0.brief(py, |model| Ok(model.next_times(steps)?))?;
+        check_memory("the times of steps", [steps, 1], 1)?;
+        let times = self.0.long(py, |model| Ok(model.next_times(steps)?))?;
         Ok(PyArray1::from_vec(py, times))
     }
 
@@ -107,6 +108,7 @@ impl Forecaster {
         level: f64,
     ) -> PyResult<Columns<'py>> {
         let (times, x) = (column(&times).into_owned(), all(&x)?);
+        check_memory("a forecast", [times.len(), 4], 1)?;
         let ahead = self.0.long(py, |model| Ok(model.forecast_at(&times, &x, level)?))?;
         let columns = [ahead.mean, ahead.std, ahead.lower, ahead.upper];
         Ok(columns.into_iter().map(|values| PyArray1::from_vec(py, values)).collect())
@@ -122,6 +124,8 @@ impl Forecaster {
         seed: u64,
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let (times, x) = (column(&times).into_owned(), all(&x)?);
+        check_memory("paths", [times.len(), count], 2)?;
+        check_memory("the covariance of all steps", [times.len(), times.len()], 2)?;
         let paths = self.0.long(py, |model| Ok(model.sample_paths(&times, &x, count, seed)?))?;
         matrix(py, paths.concat(), count)
     }

@@ -7,11 +7,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use wiski::decide::{
     Acquisition, Dimension, Goal, Optimizer as Search, OptimizerSettings, Outcome, Scale, Space, Strategy,
+    Trial,
 };
 use wiski::persist;
 use wiski::{Error, Kernel};
 
-use crate::errors::{Failure, detached, guarded, offset, reject};
+use crate::errors::{Failure, detached, guarded, reject};
 use crate::regressor::matrix;
 use crate::shared::Shared;
 
@@ -19,8 +20,9 @@ use crate::shared::Shared;
 #[pyclass(frozen, module = "wiski._core")]
 pub(crate) struct Optimizer(Shared<Search>);
 
-/// A dimension as Python gives it: name, lowest, highest, whether logarithmic, whether whole numbers.
-type Given = (String, f64, f64, bool, bool);
+/// A dimension as Python gives it: name, lowest, highest, whether logarithmic, whether whole numbers, what to choose from,
+/// and on which choices it depends.
+type Given = (String, f64, f64, bool, bool, Vec<String>, Option<(String, Vec<usize>)>);
 
 fn strategy(text: &str) -> Result<Strategy, Failure> {
     let (name, greedy) = text.strip_prefix("greedy ").map_or((text, false), |rest| (rest, true));
@@ -87,9 +89,17 @@ impl Optimizer {
         known_noise: bool,
         seed: u64,
     ) -> PyResult<Self> {
-        let dimension = |(name, lo, hi, log, integer): Given| {
+        let dimension = |(name, lo, hi, log, integer, choices, only_if): Given| {
             let scale = if log { Scale::Log } else { Scale::Linear };
-            Dimension { scale, integer, ..Dimension::linear(name, lo, hi) }
+            let plain = if choices.is_empty() {
+                Dimension { scale, integer, ..Dimension::linear(name, lo, hi) }
+            } else {
+                Dimension::choice(name, choices)
+            };
+            match only_if {
+                Some((choice, among)) => plain.only_if(choice, among),
+                None => plain,
+            }
         };
         let settings = OptimizerSettings {
             goal: if maximize { Goal::Maximize } else { Goal::Minimize },
@@ -108,9 +118,14 @@ impl Optimizer {
         Ok(Self(Shared::new(search)))
     }
 
-    /// Proposes points.
-    fn ask<'py>(&self, py: Python<'py>, q: usize) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        points(py, self.0.long(py, |search| Ok(search.ask(q)?))?)
+    /// Proposes points; `trial` is the number of the trial they are for, where several programs search together.
+    #[pyo3(signature = (q, trial=None))]
+    fn ask<'py>(&self, py: Python<'py>, q: usize, trial: Option<u64>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let asked = self.0.interruptible(py, |search, _| {
+            trial.into_iter().for_each(|trial| search.skip_to(trial));
+            Ok(search.ask(q)?)
+        })?;
+        points(py, asked)
     }
 
     /// Learns what was found; no value means that the trial failed. All rows are checked before any is learned.
@@ -122,22 +137,25 @@ impl Optimizer {
         y: Vec<Option<f64>>,
         noise: Option<Vec<f64>>,
     ) -> PyResult<()> {
-        self.0.long(py, |search| {
-            let rows = x.len();
-            let fits = |field: &str, found: usize| {
-                let wrong = Error::WrongLength { field: field.into(), expected: rows, found };
-                if found == rows { Ok(()) } else { Err(Failure::from(wrong)) }
-            };
-            fits("y", y.len())?;
-            noise.as_ref().map_or(Ok(()), |n| fits("noise", n.len()))?;
+        let rows = x.len();
+        let fits = |field: &str, found: usize| {
+            let wrong = Error::WrongLength { field: field.into(), expected: rows, found };
+            if found == rows { Ok(()) } else { Err(Failure::from(wrong)) }
+        };
+        fits("y", y.len())?;
+        noise.as_ref().map_or(Ok(()), |n| fits("noise", n.len()))?;
+        let trial = |(row, (x, y)): (usize, (Vec<f64>, Option<f64>))| Trial {
+            x,
+            outcome: y.map_or(Outcome::Failed, Outcome::Value),
+            variance: noise.as_ref().filter(|_| y.is_some()).map(|n| n[row]),
+        };
+        let told: Vec<Trial> = x.into_iter().zip(y).enumerate().map(trial).collect();
+        self.0.interruptible(py, |search, interrupt| {
             let mut new = search.clone();
-            for (row, (x, y)) in x.iter().zip(&y).enumerate() {
-                let told = match (y, noise.as_ref().map(|n| n[row])) {
-                    (None, _) => new.tell_failed(x),
-                    (Some(y), None) => new.tell(x, *y),
-                    (Some(y), Some(variance)) => new.tell_noisy(x, *y, variance),
-                };
-                told.map_err(|error| offset(error, row))?;
+            new.tell_all(&told)?;
+            // What was interrupted was not told.
+            if interrupt.is_set() {
+                return Err(Error::Interrupted.into());
             }
             *search = new;
             Ok(())
@@ -180,16 +198,38 @@ impl Optimizer {
         })
     }
 
+    /// Says which points are pending.
+    fn set_pending(&self, py: Python<'_>, x: Vec<Vec<f64>>) -> PyResult<()> {
+        self.0.long(py, |search| Ok(search.set_pending(x)?))
+    }
+
+    /// Words that are kept with the state.
+    #[getter]
+    fn note(&self, py: Python<'_>) -> PyResult<String> {
+        self.0.brief(py, |search| Ok(search.note().to_owned()))
+    }
+
+    #[setter]
+    fn set_note(&self, py: Python<'_>, note: String) -> PyResult<()> {
+        self.0.brief(py, |search| {
+            search.set_note(note);
+            Ok(())
+        })
+    }
+
     /// Fits the hyperparameters to everything told so far.
     fn refit(&self, py: Python<'_>) -> PyResult<()> {
-        self.0.long(py, |search| Ok(search.refit()?))
+        self.0.interruptible(py, |search, _| Ok(search.refit()?))
     }
 
     /// The box, as it was given.
     #[getter]
     fn space(&self, py: Python<'_>) -> PyResult<Vec<Given>> {
         self.0.brief(py, |search| {
-            let given = |d: &Dimension| (d.name.clone(), d.lo, d.hi, d.scale == Scale::Log, d.integer);
+            let given = |d: &Dimension| {
+                let only_if = d.only_if.clone().map(|c| (c.choice, c.among));
+                (d.name.clone(), d.lo, d.hi, d.scale == Scale::Log, d.integer, d.choices.clone(), only_if)
+            };
             Ok(search.space().dimensions().iter().map(given).collect())
         })
     }

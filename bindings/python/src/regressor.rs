@@ -10,14 +10,17 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::model::{NoiseModel, Snapshot};
 use wiski::persist::{self, Columns, Model, Stored};
-use wiski::{Error, Horizon, OnlineRegressor, Prediction};
+use wiski::{Error, Horizon, Interrupt, OnlineRegressor, Prediction};
 
-use crate::errors::{Failure, detached, guarded, offset, reject};
+use crate::errors::{Failure, check_memory, detached, guarded, offset, reject};
 use crate::rows::{Rows, check_column, column};
 use crate::settings::{self, Parameters};
 use crate::shared::Shared;
 use crate::stats::Stats;
 use crate::surface::Surface;
+
+/// Fewer rows than this are learned where they come in, unless they may bring about a search.
+pub(crate) const FEW_ROWS: usize = 64;
 
 /// From so many rows on an image of the model is worth making.
 pub(crate) const IMAGE_FROM: usize = 64;
@@ -80,6 +83,11 @@ impl Regressor {
             }
             Model::Classifier(_) => Err(reject("model", "this is a classifier; load it as one")),
         }
+    }
+
+    /// Whether so few rows come that a thread would cost more than they do, and no search with them.
+    fn is_quick(&self, py: Python<'_>, rows: usize) -> PyResult<bool> {
+        self.state.brief(py, |state| Ok(rows < FEW_ROWS && !state.model.may_search(rows)))
     }
 
     /// One with the same columns and another model.
@@ -154,16 +162,24 @@ impl Regressor {
         noise.as_ref().map_or(Ok(()), |n| check_column("noise", n, rows.len()))?;
         time.as_ref().map_or(Ok(()), |t| check_column("time", t, rows.len()))?;
         for (range, block) in rows.blocks() {
-            self.state.long(py, |state| {
+            let learn = |state: &mut State, interrupt: Option<&Interrupt>| {
                 for (x, row) in block.chunks_exact(self.input_dim).zip(range) {
                     let (noise, time) = (noise.as_ref().map(|n| n[row]), time.as_ref().map(|t| t[row]));
                     let learned = state.change().step_with(x, y[row], noise, time);
                     learned.map_err(|error| offset(error, row))?;
                     state.rows += 1;
+                    if interrupt.is_some_and(Interrupt::is_set) {
+                        break;
+                    }
                 }
                 Ok(())
-            })?;
-            py.check_signals()?;
+            };
+            if self.is_quick(py, rows.len())? {
+                self.state.long(py, |state| learn(state, None))?;
+                py.check_signals()?;
+            } else {
+                self.state.interruptible(py, |state, interrupt| learn(state, Some(interrupt)))?;
+            }
         }
         Ok(())
     }
@@ -178,11 +194,15 @@ impl Regressor {
         noise: Option<f64>,
         time: Option<f64>,
     ) -> PyResult<()> {
-        self.state.long(py, |state| {
+        let learn = |state: &mut State| {
             state.change().step_with(&x, y, noise, time)?;
             state.rows += 1;
             Ok(())
-        })
+        };
+        if self.is_quick(py, 1)? {
+            return self.state.long(py, learn);
+        }
+        self.state.interruptible(py, |state, _| learn(state))
     }
 
     /// Means, or means and standard deviations.
@@ -262,6 +282,8 @@ impl Regressor {
     ) -> PyResult<Joint<'py>> {
         let rows = Rows::of(&x).of_width(self.input_dim)?;
         let n = rows.len();
+        // The covariance, and once more that of the standardized targets.
+        check_memory("a covariance of all rows", [n, n], 2)?;
         let (mean, covariance) = self.state.long(py, |state| {
             let x = rows.block(0..n);
             // A grid that grows does so here.
@@ -293,7 +315,8 @@ impl Regressor {
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let rows = Rows::of(&x).of_width(self.input_dim)?;
         let n = rows.len();
-        let values = self.state.long(py, |state| {
+        check_memory("values of drawn functions", [n, count], 1)?;
+        let values = self.state.interruptible(py, |state, interrupt| {
             let x = rows.block(0..n);
             for (row, x) in x.chunks_exact(self.input_dim).enumerate() {
                 state.model.predict(x).map_err(|error| offset(error, row))?;
@@ -301,6 +324,9 @@ impl Regressor {
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
             let mut values = vec![0.0; n * count];
             for j in 0..count {
+                if interrupt.is_set() {
+                    return Err(Error::Interrupted.into());
+                }
                 let function = state.model.sample(&mut rng)?;
                 for (row, x) in x.chunks_exact(self.input_dim).enumerate() {
                     values[row * count + j] = function.value(x).map_err(|error| offset(error, row))?;
@@ -355,12 +381,12 @@ impl Regressor {
 
     /// Ends the warm-up with the rows seen so far.
     fn finish_warm_up(&self, py: Python<'_>) -> PyResult<()> {
-        self.state.long(py, |state| Ok(state.change().finish_warm_up()?))
+        self.state.interruptible(py, |state, _| Ok(state.change().finish_warm_up()?))
     }
 
     /// Ends a fit: features are learned anew from the rows in memory, if there are more than at the last search.
     fn finish_search(&self, py: Python<'_>) -> PyResult<()> {
-        self.state.long(py, |state| {
+        self.state.interruptible(py, |state, _| {
             let model = state.change();
             model.finish_search()?;
             // The order of a table has no meaning.
@@ -388,7 +414,7 @@ impl Regressor {
 
     /// Fits the hyperparameters to everything learned so far.
     fn refit(&self, py: Python<'_>) -> PyResult<()> {
-        self.state.long(py, |state| Ok(state.change().refit()?))
+        self.state.interruptible(py, |state, _| Ok(state.change().refit()?))
     }
 
     /// A model with the same scales, features and hyperparameters that has learned nothing.

@@ -4,7 +4,9 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use pyo3::prelude::*;
 
-use crate::errors::{Failure, detached, guarded};
+use wiski::Interrupt;
+
+use crate::errors::{Failure, detached, guarded, interruptible};
 
 /// A model behind a lock. After a panic in the middle of a change it rejects to be used.
 pub(crate) struct Shared<T>(Mutex<T>);
@@ -25,6 +27,15 @@ impl<T: Send> Shared<T> {
         f: impl FnOnce(&mut T) -> Result<R, Failure> + Send,
     ) -> PyResult<R> {
         detached(py, || f(&mut *self.lock()?))
+    }
+
+    /// Does something that may take seconds; other Python threads go on, and a signal can end it.
+    pub(crate) fn interruptible<R: Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut T, &Interrupt) -> Result<R, Failure> + Send,
+    ) -> PyResult<R> {
+        interruptible(py, |interrupt| f(&mut *self.lock()?, interrupt))
     }
 
     /// Does something that takes microseconds. The interpreter is kept, since giving it up can cost a turn of

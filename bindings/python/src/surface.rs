@@ -5,7 +5,7 @@ use numpy::{PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray2, PyRe
 use pyo3::prelude::*;
 use wiski::model::{JointRows, RowSurface};
 
-use crate::errors::{Failure, detached, offset, reject};
+use crate::errors::{Failure, check_memory, detached, offset, reject};
 
 /// An immutable posterior for joint predictions with gradients.
 #[pyclass(frozen, module = "wiski._core")]
@@ -43,6 +43,7 @@ impl Surface {
     fn predict<'py>(&self, py: Python<'py>, x: PyReadonlyArray3<'py, f64>) -> PyResult<Joint<'py>> {
         let x = batch(&x, self.input_dim)?;
         let (b, q) = (x.shape()[0], x.shape()[1]);
+        check_memory("joint covariances", [b.saturating_mul(q), q], 2)?;
         let (mean, covariance) = detached(py, || {
             let (mut mean, mut covariance) = (Vec::with_capacity(b * q), Vec::with_capacity(b * q * q));
             let mut joint = JointRows::default();

@@ -5,7 +5,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import wiski
-from wiski import OnlineGPRegressor, _core
+from wiski import OnlineGPRegressor, Optimizer, _core
 
 FAMILY = ["OffGridError", "UnsupportedError", "FileError", "NotFittedError", "InternalError"]
 
@@ -140,3 +140,60 @@ def test_files_that_are_none(tmp_path, waves):
         wiski.load(tmp_path / "damaged.wiski")
     with pytest.raises(wiski.FileError):
         model.save(tmp_path / "no" / "such" / "folder")
+
+
+def test_no_setting_is_ignored(waves):
+    X, y = waves
+    ones, times = np.ones(400), np.arange(400.0)
+    cases = [
+        ({}, {"time": times}, "time: it is for rows that fade"),
+        ({"half_life": 50}, {"time": times}, "time: it is for rows that fade"),
+        ({"timed": True}, {"time": times}, "timed: without half_life"),
+        ({"timed": True, "half_life": 50}, {}, "timed=True every row needs one"),
+        ({"known_noise": True}, {}, "known_noise=True every row needs the variance"),
+        ({}, {"noise": ones}, "this model learns its noise"),
+    ]
+    for parameters, given, words in cases:
+        for learn in ("fit", "partial_fit"):
+            with pytest.raises(wiski.WiskiError, match=words):
+                getattr(OnlineGPRegressor(**parameters), learn)(X, y, **given)
+        if "noise" not in words:
+            with pytest.raises(wiski.WiskiError, match=words):
+                wiski.OnlineGPClassifier(**parameters).fit(X, y > 50, **given)
+    known = OnlineGPRegressor(known_noise=True).fit(X, y, noise=0.09 * ones)
+    for call in (lambda: known.partial_fit(X, y), lambda: known.forget(X[:1], y[:1])):
+        with pytest.raises(wiski.WiskiError, match="every row needs the variance"):
+            call()
+    with pytest.raises(wiski.WiskiError, match="noise= must say it"):
+        known.predict(X, return_std=True, include_noise=True)
+    latent = known.predict(X, return_std=True)[1]
+    np.testing.assert_array_equal(known.predict(X, return_std=True, include_noise=False)[1], latent)
+    both = known.predict(X, return_std=True, noise=0.09 * ones)[1]
+    np.testing.assert_allclose(both, np.sqrt(latent**2 + 0.09))
+
+
+def test_the_order_of_fit_is_that_of_random_state(waves):
+    X, y = waves
+    one, same = (OnlineGPRegressor(random_state=1).fit(X, y).predict(X) for _ in range(2))
+    np.testing.assert_array_equal(one, same)
+    assert (OnlineGPRegressor(random_state=2).fit(X, y).predict(X) != one).any()
+    assert np.isfinite(OnlineGPRegressor(random_state=None).fit(X, y).predict(X)).all()
+
+
+def test_messages_speak_python(waves):
+    """No name of the Rust side in what a user reads."""
+    X, y = waves
+    model = OnlineGPRegressor(features="additive").partial_fit(X, y)
+    search = Optimizer([(0, 1)])
+    for call in (
+        lambda: model.forget(X[:1], y[:1]),
+        lambda: model.shard(),
+        lambda: OnlineGPRegressor().partial_fit(X[:3], y[:3]).log_marginal_likelihood(),
+        lambda: OnlineGPRegressor().partial_fit(X[:3], y[:3]).refit(),
+        lambda: search.tell([[0.5]], [1.0], noise=[0.1]),
+        lambda: OnlineGPRegressor(kernel="rbf * rbf@7").fit(X, y),
+        lambda: OnlineGPRegressor(engine="sparse", kernel="rbf").fit(X, y),
+    ):
+        with pytest.raises(wiski.WiskiError) as raised:
+            call()
+        assert "::" not in str(raised.value) and "NoiseModel" not in str(raised.value), raised.value

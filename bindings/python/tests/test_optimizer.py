@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import time
 
 import numpy as np
 import optuna
@@ -102,12 +103,191 @@ def test_rejections():
         search.tell({"a": 3.0, "b": 0.5}, 1.0)
     with pytest.raises(wiski.WiskiError, match="y has 1 values where 2"):
         search.tell([[0.1, 0.1], [0.2, 0.2]], [1.0])
-    with pytest.raises(wiski.WiskiError, match="at least one point"):
+    with pytest.raises(wiski.WiskiError, match="one to 10000 points"):
         search.ask(0)
     # A row that is rejected takes the whole call with it.
     with pytest.raises(wiski.WiskiError):
         search.tell([[0.1, 0.1], [2.0, 0.2]], [1.0, 1.0])
     assert len(search.trials[1]) == 0
+
+
+def test_whole_numbers_choices_and_conditions(tmp_path):
+    space = {
+        "layers": (1, 9, "int"),
+        "solver": ["adam", "sgd"],
+        "batch": {"choices": [16, 32, None, True]},
+        "momentum": {"range": (0, 1), "only_if": {"solver": ["sgd"]}},
+    }
+    search = Optimizer(space, random_state=None)
+
+    def loss(point):
+        assert list(range(point["layers"])) and ("momentum" in point) == (point["solver"] == "sgd")
+        extra = (point["momentum"] - 0.3) ** 2 if point["solver"] == "sgd" else 0.4
+        return 0.1 * abs(point["layers"] - 4) + extra + (point["batch"] is not None)
+
+    for _ in range(40):
+        (point,) = search.ask()
+        search.tell(point, loss(point))
+    best = search.best
+    assert best.y < 0.05 and best.x["batch"] is None and best.x["solver"] == "sgd" and best.x["layers"] == 4
+    assert all(type(point["layers"]) is int for point in search.trials[0])
+    search.save(tmp_path / "search.wiski")
+    copy = wiski.load(tmp_path / "search.wiski")
+    assert copy.best == best and copy.trials[0] == search.trials[0] and copy.ask(2) == search.ask(2)
+    with pytest.raises(wiski.WiskiError, match="solver: 'lbfgs' is not one of the choices 'adam', 'sgd'"):
+        search.tell({**best.x, "solver": "lbfgs"}, 1.0)
+    with pytest.raises(wiski.WiskiError, match="batch: 1 is not one of"):
+        search.tell({**best.x, "batch": 1}, 1.0)
+    with pytest.raises(wiski.WiskiError, match="choices need names"):
+        Optimizer([(0, 1), ["a", "b"]])
+    with pytest.raises(wiski.WiskiError, match="'solver' is no choice before it"):
+        Optimizer({"m": {"range": (0, 1), "only_if": {"solver": ["sgd"]}}, "solver": ["adam", "sgd"]})
+    with pytest.raises(wiski.WiskiError, match="'range' or 'choices'"):
+        Optimizer({"a": {"min": 0}})
+
+
+@pytest.mark.parametrize("space", [{"x0": (0, 1), "x1": (0, 1)}, [(0, 1), (0, 1)]])
+def test_points_come_back_from_a_file_as_they_were(tmp_path, space):
+    search = Optimizer(space)
+    search.tell(search.ask(3), [1.0, 2.0, 0.5])
+    search.save(tmp_path / "search.wiski")
+    copy = Optimizer.load(tmp_path / "search.wiski")
+    assert type(copy.best.x) is type(search.best.x)
+    assert isinstance(copy.best.x, dict) == isinstance(space, dict)
+
+
+def test_infinite_results():
+    search = Optimizer({"x": (0, 1)}, random_state=3)
+    for _ in range(25):
+        (point,) = search.ask()
+        search.tell(point, math.inf if point["x"] > 0.6 else (point["x"] - 0.4) ** 2)
+    assert search.best.y < 1e-3
+
+
+def study_with(sampler, **arguments):
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna.create_study(sampler=sampler, **arguments)
+
+
+def test_optuna_categories_and_conditions():
+    def objective(trial):
+        kind = trial.suggest_categorical("kind", ["a", "b", None])
+        if kind is None:
+            return 1.0 + trial.suggest_int("depth", 1, 30) / 30
+        x = trial.suggest_float("x", -2, 2)
+        if kind == "a":
+            return x**2 + (trial.suggest_float("rate", 1e-3, 1e3, log=True) - 1) ** 2 * 1e-6 + 0.3
+        return (x - 0.7) ** 2
+
+    best, random = [], []
+    for seed in range(3):
+        for values, sampler in ((best, WiskiSampler(seed=seed)), (random, optuna.samplers.RandomSampler(seed=seed))):
+            study = study_with(sampler)
+            study.optimize(objective, n_trials=35)
+            values.append(study.best_value)
+    assert max(best) < 0.01 and np.mean(best) < np.mean(random)
+
+
+def test_optuna_steps_leave_nothing_pending():
+    def objective(trial):
+        a, b = trial.suggest_int("a", 0, 100, step=7), trial.suggest_float("b", 0, 2, step=0.25)
+        assert a % 7 == 0 and a <= 98 and (b / 0.25).is_integer()
+        return ((a - 42) / 30) ** 2 + (b - 1.25) ** 2
+
+    sampler = WiskiSampler(seed=0)
+    study = study_with(sampler)
+    study.optimize(objective, n_trials=40)
+    (search,) = sampler._searches.values()
+    # The last point that was asked for.
+    assert len(search._optimizer.pending) == 1
+    assert study.best_value == 0.0
+
+
+def test_optuna_pruned_trials_say_where_not_to_look():
+    def objective(trial):
+        x, y = trial.suggest_float("x", -3, 3), trial.suggest_float("y", -3, 3)
+        end = (x - 1) ** 2 + (y + 0.5) ** 2
+        for step in range(10):
+            trial.report(end + 5 * math.exp(-step / 2), step)
+            if trial.should_prune():
+                raise optuna.TrialPruned()
+        return end
+
+    found = []
+    for seed in range(3):
+        study = study_with(WiskiSampler(seed=seed), pruner=optuna.pruners.MedianPruner())
+        study.optimize(objective, n_trials=40)
+        assert any(trial.state == optuna.trial.TrialState.PRUNED for trial in study.trials)
+        found.append(study.best_value)
+    # Random search comes to 0.3.
+    assert np.mean(found) < 0.05, found
+
+
+def test_optuna_infinity_failures_and_a_second_study():
+    def objective(trial):
+        x = trial.suggest_float("x", 0, 1)
+        if trial.number == 7:
+            raise RuntimeError("on purpose")
+        return math.inf if x > 0.7 else (x - 0.4) ** 2
+
+    sampler = WiskiSampler(seed=0)
+    first = study_with(sampler)
+    first.optimize(objective, n_trials=20, catch=(RuntimeError,))
+    assert first.best_value < 1e-3
+    second = study_with(sampler, direction="maximize")
+    second.optimize(lambda trial: -((trial.suggest_float("x", 0, 1) - 0.9) ** 2), n_trials=20)
+    assert second.best_value > -1e-3
+    # The first goes on where it was.
+    first.optimize(lambda trial: (trial.suggest_float("x", 0, 1) - 0.4) ** 2, n_trials=3)
+    assert len(sampler._searches) == 2 and first.best_value < 1e-4
+
+
+def test_optuna_processes_with_one_seed_try_different_points(tmp_path):
+    """Two samplers of one seed take turns on one study, as two processes do."""
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    studies = [
+        study_with(WiskiSampler(seed=0), storage=storage, study_name="one", load_if_exists=True) for _ in range(2)
+    ]
+    for _ in range(8):
+        trials = [study.ask() for study in studies]
+        points = [(trial.suggest_float("x", -3, 3), trial.suggest_int("k", 0, 1000)) for trial in trials]
+        for study, trial, (x, k) in zip(studies, trials, points):
+            study.tell(trial, x**2 + (k - 500) ** 2 * 1e-5)
+    tried = [tuple(trial.params.values()) for trial in studies[0].trials]
+    assert len(set(tried)) == len(tried) == 16
+
+
+def test_optuna_old_trials_are_learned_at_once():
+    study = study_with(WiskiSampler(seed=0))
+    space = {name: optuna.distributions.FloatDistribution(-1, 1) for name in "abc"}
+    rng = np.random.default_rng(0)
+    for _ in range(1000):
+        params = dict(zip("abc", rng.uniform(-1, 1, 3).tolist()))
+        value = sum(v * v for v in params.values())
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=space, value=value))
+    start = time.perf_counter()
+    study.optimize(lambda trial: sum(trial.suggest_float(name, -1, 1) ** 2 for name in "abc"), n_trials=1)
+    assert time.perf_counter() - start < 10
+    assert study.trials[-1].value < 0.1
+
+
+def test_optuna_arguments():
+    with pytest.raises(TypeError, match="strtegy"):
+        WiskiSampler(strtegy="ei")
+    with pytest.raises(wiski.WiskiError, match="strategy: 'luck'"):
+        WiskiSampler(strategy="luck")
+    with pytest.raises(TypeError, match="maximize"):
+        WiskiSampler(maximize=True)
+    copy = pickle.loads(pickle.dumps(WiskiSampler(seed=4, initial=5)))
+    study = study_with(copy)
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=8)
+    # Without a seed no two studies are alike.
+    firsts = set()
+    for _ in range(3):
+        study = study_with(WiskiSampler(seed=None))
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
+        firsts.add(study.best_value)
+    assert len(firsts) == 3
 
 
 def test_a_study_of_optuna():

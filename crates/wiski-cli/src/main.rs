@@ -18,7 +18,7 @@ mod summary;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Learn from a stream, one row at a time, in constant time and memory, with calibrated uncertainty.
 #[derive(Parser)]
@@ -70,6 +70,10 @@ enum Command {
     Serve(Box<commands::serve::Serve>),
     /// Measure how fast this machine is
     Bench(commands::bench::Bench),
+    /// Print the script by which a shell completes commands and options
+    Completions(commands::completions::Completions),
+    /// Write manual pages to a folder
+    Man(commands::completions::Man),
 }
 
 fn main() -> ExitCode {
@@ -92,6 +96,8 @@ fn main() -> ExitCode {
         #[cfg(feature = "serve")]
         Command::Serve(command) => command.run(),
         Command::Bench(command) => command.run(),
+        Command::Completions(command) => command.run(Cli::command()),
+        Command::Man(command) => command.run(Cli::command()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -159,6 +159,10 @@ pub enum Error {
         source: IoError,
     },
 
+    /// Work was ended from outside ([`Interrupt`](crate::Interrupt)) before it was done.
+    #[error("interrupted")]
+    Interrupted,
+
     /// An iterative method stopped before it reached its goal.
     #[error("{method} did not converge in {iterations} iterations: relative residual {residual:.3e}")]
     NoConvergence {

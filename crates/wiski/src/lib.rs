@@ -54,6 +54,7 @@
 //! observation i.
 
 mod error;
+mod interrupt;
 mod normal;
 mod pool;
 mod saved;
@@ -104,6 +105,7 @@ pub mod persist;
 pub use conformal::{Horizon, Interval};
 pub use error::{Error, IoError, Result};
 pub use evidence::Evidence;
+pub use interrupt::Interrupt;
 pub use kernel::Kernel;
 pub use model::{
     Classes, Features, OffGrid, OnlineClassifier, OnlineGp, OnlineRegressor, Outcome, Schedule, Settings,
@@ -116,5 +118,5 @@ pub use time::{ForecastSettings, Forecaster};
 
 /// The code in the README is tested with the documentation.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

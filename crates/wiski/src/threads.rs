@@ -1,5 +1,7 @@
 //! Independent work side by side. Without the feature `threads` it is done in turn, with the same results.
 
+use crate::interrupt;
+
 /// Both results; `b` is computed on another thread meanwhile, if that is asked for and there are threads.
 pub(crate) fn join<A, B: Send>(
     side_by_side: bool,
@@ -10,8 +12,9 @@ pub(crate) fn join<A, B: Send>(
         let a = a();
         return (a, b());
     }
+    let present = interrupt::present();
     std::thread::scope(|scope| {
-        let other = scope.spawn(b);
+        let other = scope.spawn(|| interrupt::within(present, b));
         let a = a();
         // A panic there is a broken promise of this library, and goes on here.
         (a, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -23,9 +26,11 @@ pub(crate) fn map<P: Send, R: Send>(parts: Vec<P>, work: impl Fn(P) -> R + Sync)
     if !cfg!(feature = "threads") || parts.len() < 2 {
         return parts.into_iter().map(work).collect();
     }
+    let present = interrupt::present();
     std::thread::scope(|scope| {
-        let work = &work;
-        let handles: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || work(part))).collect();
+        let (work, present) = (&work, &present);
+        let start = |part| scope.spawn(move || interrupt::within(present.clone(), || work(part)));
+        let handles: Vec<_> = parts.into_iter().map(start).collect();
         let join = |handle: std::thread::ScopedJoinHandle<'_, R>| {
             handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };

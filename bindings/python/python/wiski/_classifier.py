@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from wiski import _core
 from wiski._errors import WiskiError, warn_of_failure
-from wiski._estimator import PARAMETERS, OnlineGP, is_ahead, levels_of, name_of, optional
+from wiski._estimator import PARAMETERS, OnlineGP, is_ahead, levels_of, name_of, times_of
 
 
 class OnlineGPClassifier(ClassifierMixin, OnlineGP):
@@ -128,12 +129,12 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
             known = {"b": "boolean", "i": "integer", "u": "integer", "f": "number"}
             self.model_.label_kind = known.get(kinds.pop(), "text") if len(kinds) == 1 else "text"
 
-    def _new(self, target: str, labels: list[str] | None, bounds: Any = None) -> Any:
+    def _new(self, target: str, labels: list[str] | None, bounds: Any = None, seed: int | None = None) -> Any:
         names = self._columns()
         columns = len(names)
         if self.unseen not in ("error", "add"):
             raise WiskiError(f"unseen: {self.unseen!r} is not 'error' or 'add'")
-        parameters = self._parameters(names, bounds)
+        parameters = self._parameters(names, bounds, seed)
         return _core.Classifier(columns, parameters, names, target, labels, self.unseen == "add")
 
     # -- learning --------------------------------------------------------------------------------------------
@@ -147,9 +148,10 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         codes, labels = self._codes(y)
         if len(labels) < 2 and self.unseen == "error":
             raise WiskiError(f"y has only one class, {labels[0]!r}: a classifier needs at least two classes")
-        time = optional(time, len(X), "time")
-        order, bounds = self._batch(X, 2)
-        model = self._new(target, labels, bounds)
+        time = times_of(time, len(X), self.timed)
+        seed = self._draw_seed()
+        order, bounds = self._batch(X, 2, seed)
+        model = self._new(target, labels, bounds, seed)
         if order is not None:
             X, codes = X[order], codes[order]
         model.learn(X, codes, labels, time)
@@ -174,14 +176,14 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         first, target = "model_" not in self.__dict__, name_of(y)
         X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
         codes, labels = self._codes(y)
-        time = optional(time, len(X), "time")
+        time = times_of(time, len(X), self.timed)
+        declared: list[str] | None = None
         if classes is not None:
             declared = [_text_of(c) for c in np.unique(classes)]
             if not first and declared != sorted(declared, key=self.model_.classes.index):
                 raise WiskiError("classes: they were declared at the first call and cannot change")
             self._codes(np.asarray(classes))
         if first:
-            declared = None if classes is None else [_text_of(c) for c in np.unique(classes)]
             model = self._new(target, declared)
         else:
             model = self.model_
@@ -288,7 +290,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
 
 
 #: How labels of a kind are read from the text by which a model knows them.
-_KINDS = {"text": str, "integer": int, "number": float, "boolean": lambda text: text == "True"}
+_KINDS: dict[str, Callable[[str], Any]] = {"text": str, "integer": int, "number": float, "boolean": lambda text: text == "True"}
 
 
 def _text_of(label: Any) -> str:

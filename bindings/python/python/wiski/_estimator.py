@@ -72,15 +72,21 @@ class OnlineGP(BaseEstimator):
 
     # -- parameters ------------------------------------------------------------------------------------------
 
-    def _parameters(self, columns: list[str], bounds: Any = None) -> dict[str, Any]:
+    def _draw_seed(self) -> int:
+        """The seed of a new model, and of the order in which ``fit`` takes its rows."""
+        if isinstance(self.random_state, (int, np.integer)):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31))
+
+    def _parameters(self, columns: list[str], bounds: Any = None, seed: int | None = None) -> dict[str, Any]:
         """The parameters in the form in which the Rust side takes them."""
         grid = self.grid
         if grid is not None:
             grid = [int(g) for g in np.atleast_1d(grid)]
         if bounds is None and self.bounds is not None:
             bounds = [(float(lo), float(hi)) for lo, hi in self.bounds]
-        random = check_random_state(self.random_state)
-        seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else random.randint(2**31)
+        if self.timed and self.half_life is None:
+            raise WiskiError("timed: without half_life rows do not fade, and their times mean nothing")
         return {
             "features": self.features,
             "grid": grid,
@@ -104,7 +110,7 @@ class OnlineGP(BaseEstimator):
             "memory": self.memory,
             "rank_budget": self.rank_budget,
             "rank_tolerance": self.rank_tolerance,
-            "seed": int(seed),
+            "seed": self._draw_seed() if seed is None else seed,
         }
 
     # -- rows ------------------------------------------------------------------------------------------------
@@ -135,13 +141,13 @@ class OnlineGP(BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(n) for n in names]
 
-    def _batch(self, X: np.ndarray, axes: int) -> tuple[np.ndarray | None, Any]:
+    def _batch(self, X: np.ndarray, axes: int, seed: int) -> tuple[np.ndarray | None, Any]:
         """For ``fit``, which has all rows at once: an order in which the first of them stand for all, and the
         interval of each column if the columns are the axes of a grid (for ``"auto"``, up to so many). Neither for
         rows that fade, whose order means something."""
         if self.half_life is not None:
             return None, None
-        order = np.random.default_rng(0).permutation(len(X))
+        order = np.random.default_rng(seed).permutation(len(X))
         on_grid = self.features == "identity" or (self.features == "auto" and X.shape[1] <= axes)
         if self.bounds is not None or not on_grid or self.periodic or self.categorical:
             return order, None
@@ -260,6 +266,15 @@ def _place(column: Any, columns: list[str], parameter: str) -> int:
     if column in columns:
         return columns.index(column)
     raise WiskiError(f"{parameter}: {column!r} is not one of the columns {', '.join(columns)}")
+
+
+def times_of(values: Any, rows: int, timed: bool) -> np.ndarray | None:
+    """The time of each row, which only rows that fade with time have."""
+    if (values is not None) != timed:
+        if timed:
+            raise WiskiError("time: with timed=True every row needs one")
+        raise WiskiError("time: it is for rows that fade, with half_life and timed=True")
+    return optional(values, rows, "time")
 
 
 def name_of(y: Any) -> str:

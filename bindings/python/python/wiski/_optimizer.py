@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +36,10 @@ class Optimizer:
     ----------
     space : mapping or sequence
         One to fifty dimensions, each ``(low, high)``, ``(low, high, "log")``, ``(low, high, "int")`` or
-        ``(low, high, "log", "int")``. With a mapping from names, points are dictionaries; with a sequence, arrays.
+        ``(low, high, "log", "int")``; or a choice without an order, as ``["adam", "sgd"]`` or
+        ``{"choices": [16, 32, None]}``, which counts as as many dimensions as there are choices. One that is there only
+        for some choices says so, as ``{"range": (0, 1), "only_if": {"solver": ["sgd"]}}``, after that choice. With a
+        mapping from names, points are dictionaries, whose whole numbers are ``int``; with a sequence, arrays.
     maximize : bool, default=False
         Whether large values are wanted.
     strategy : str, default="logei"
@@ -54,8 +59,8 @@ class Optimizer:
         ``"matern52"``, ``"matern32"``, ``"matern12"``, ``"rbf"`` or ``"rq"``.
     known_noise : bool, default=False
         Whether every value comes with its noise variance.
-    random_state : int, default=0
-        The same seed and the same calls give the same points.
+    random_state : int or None, default=0
+        The same seed and the same calls give the same points. None is a seed that nobody knows.
 
     Examples
     --------
@@ -82,14 +87,30 @@ class Optimizer:
         local: bool | None = None,
         kernel: str = "matern52",
         known_noise: bool = False,
-        random_state: int = 0,
+        random_state: int | None = 0,
     ) -> None:
         self._named = isinstance(space, Mapping)
         entries = space.items() if self._named else ((f"x{i}", entry) for i, entry in enumerate(space))
-        given = [_dimension(str(name), entry) for name, entry in entries]
+        self._choices: dict[str, Sequence[Any]] = {}
+        given = [_dimension(str(name), entry, self._choices) for name, entry in entries]
+        if self._choices and not self._named:
+            raise WiskiError("space: choices need names, so that points can be dictionaries")
+        seed = secrets.randbits(63) if random_state is None else int(random_state)
         self._search = _core.Optimizer(
-            given, maximize, strategy, initial, exact_until, grid, local, kernel, known_noise, int(random_state)
+            given,
+            maximize,
+            strategy,
+            initial,
+            exact_until,
+            grid,
+            local,
+            kernel,
+            known_noise,
+            seed,
         )
+        # What a file must say so that points come back as they were: the command line knows text alone.
+        kept = {name: list(choices) for name, choices in self._choices.items() if _is_plain(choices)}
+        self._search.note = json.dumps({"named": self._named, "choices": kept})
 
     @property
     def names(self) -> list[str]:
@@ -99,8 +120,41 @@ class Optimizer:
     def _points(self, X: np.ndarray) -> Any:
         if not self._named:
             return X
-        names = self.names
-        return [dict(zip(names, row)) for row in X.tolist()]
+        space = self._search.space
+        return [self._named_point(space, row) for row in X.tolist()]
+
+    def _named_point(self, space: Any, row: list[float]) -> dict[str, Any]:
+        """A point with its names, without what is not there."""
+        point: dict[str, Any] = {}
+        for (name, _, _, _, whole, texts, only_if), value in zip(space, row):
+            if only_if is not None and not self._holds(only_if, point):
+                continue
+            if texts:
+                point[name] = self._choices.get(name, texts)[int(value)]
+            else:
+                point[name] = int(value) if whole else value
+        return point
+
+    def _holds(self, only_if: Any, point: Mapping[str, Any]) -> bool:
+        choice, among = only_if
+        if choice not in point:
+            return False
+        texts = next(d[5] for d in self._search.space if d[0] == choice)
+        return _place_of(point[choice], self._choices.get(choice, texts), choice) in among
+
+    def _coordinates(self, space: Any, point: Mapping[str, Any]) -> list[float]:
+        """What a user said about a point, as numbers; what is not there may be missing."""
+        row = []
+        for name, low, _, _, _, texts, only_if in space:
+            if only_if is not None and not self._holds(only_if, point):
+                row.append(low)
+            elif name not in point:
+                raise WiskiError(f"{name}: a point does not say what it is")
+            elif texts:
+                row.append(float(_place_of(point[name], self._choices.get(name, texts), name)))
+            else:
+                row.append(float(point[name]))
+        return row
 
     def _point(self, x: np.ndarray) -> Any:
         return self._points(x[None])[0]
@@ -112,15 +166,12 @@ class Optimizer:
 
     def tell(self, X: Any, y: Any, noise: Any = None) -> None:
         """Learn what was found at one point or several, which need not have been asked for. A value of NaN or None
-        says that the trial failed. ``noise`` is the variance of each value, with ``known_noise``."""
+        says that the trial failed, and infinity that the point is as bad as can be. ``noise`` is the variance of each value, with ``known_noise``."""
         if isinstance(X, Mapping):
             X = [X]
         if len(X) and isinstance(X[0], Mapping):
-            names = self.names
-            missing = [name for name in names for point in X if name not in point]
-            if missing:
-                raise WiskiError(f"{missing[0]}: a point does not say what it is")
-            X = [[point[name] for name in names] for point in X]
+            space = self._search.space
+            X = [self._coordinates(space, point) for point in X]
         X = np.atleast_2d(np.asarray(X, dtype=np.float64))
         values = np.atleast_1d(np.asarray(y, dtype=np.float64))
         if values.ndim != 1:
@@ -166,13 +217,62 @@ class Optimizer:
         """An optimizer from a file; it goes on to the last bit as the one that was saved."""
         search = cls.__new__(cls)
         search._search = _core.Optimizer.load(os.fspath(path))
-        search._named = search.names != [f"x{i}" for i in range(len(search.names))]
+        note = json.loads(search._search.note or "{}")
+        invented = [f"x{i}" for i in range(len(search.names))]
+        search._named = note.get("named", search.names != invented)
+        search._choices = note.get("choices", {})
         return search
 
 
-def _dimension(name: str, entry: Any) -> tuple[str, float, float, bool, bool]:
+_Given = tuple[str, float, float, bool, bool, list[str], "tuple[str, list[int]] | None"]
+
+
+def _dimension(name: str, entry: Any, known: dict[str, Sequence[Any]]) -> _Given:
+    """A dimension as the library takes it. Choices are added to those that are known."""
+    only_if = None
+    if isinstance(entry, Mapping):
+        form = set(entry) - {"only_if"}
+        if form not in ({"choices"}, {"range"}):
+            raise WiskiError(f"{name}: a dimension has a 'range' or 'choices', not {', '.join(map(repr, entry))}")
+        only_if = _condition(name, entry["only_if"], known) if "only_if" in entry else None
+        if "choices" in entry:
+            return _choice(name, entry["choices"], only_if, known)
+        entry = entry["range"]
+    entry = list(entry)
+    if len(entry) > 1 and all(isinstance(choice, str) for choice in entry):
+        return _choice(name, entry, only_if, known)
+    if len(entry) < 2:
+        raise WiskiError(f"{name}: {entry!r} does not say from where to where")
     low, high, *how = entry
-    unknown = set(how) - {"log", "int", "linear"}
+    unknown = [word for word in how if word not in ("log", "int", "linear")]
     if unknown:
-        raise WiskiError(f"{name}: {unknown.pop()!r} is not 'linear', 'log' or 'int'")
-    return name, float(low), float(high), "log" in how, "int" in how
+        raise WiskiError(f"{name}: {unknown[0]!r} is not 'linear', 'log' or 'int'")
+    return name, float(low), float(high), "log" in how, "int" in how, [], only_if
+
+
+def _choice(name: str, choices: Iterable[Any], only_if: Any, known: dict[str, Sequence[Any]]) -> _Given:
+    known[name] = choices = tuple(choices)
+    texts = [choice if isinstance(choice, str) else repr(choice) for choice in choices]
+    return name, 0.0, float(len(choices) - 1), False, True, texts, only_if
+
+
+def _condition(name: str, only_if: Any, known: Mapping[str, Sequence[Any]]) -> tuple[str, list[int]]:
+    if not isinstance(only_if, Mapping) or len(only_if) != 1:
+        raise WiskiError(f"{name}: only_if names one choice and its values, as {{'solver': ['sgd']}}")
+    ((choice, values),) = only_if.items()
+    if choice not in known:
+        raise WiskiError(f"{name}: only_if: {choice!r} is no choice before it")
+    return choice, [_place_of(value, known[choice], choice) for value in values]
+
+
+def _place_of(value: Any, choices: Sequence[Any], name: str) -> int:
+    for place, choice in enumerate(choices):
+        # 1, 1.0 and True are equal, but not the same choice.
+        if type(choice) is type(value) and choice == value:
+            return place
+    raise WiskiError(f"{name}: {value!r} is not one of the choices {', '.join(map(repr, choices))}")
+
+
+def _is_plain(choices: Sequence[Any]) -> bool:
+    """Whether choices can be written to a file as they are."""
+    return all(choice is None or type(choice) in (bool, int, float, str) for choice in choices)

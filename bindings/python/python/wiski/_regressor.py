@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from wiski import _core
 from wiski._errors import WiskiError, warn_of_failure
-from wiski._estimator import PARAMETERS, OnlineGP, is_ahead, levels_of, name_of, optional
+from wiski._estimator import PARAMETERS, OnlineGP, is_ahead, levels_of, name_of, optional, times_of
 from wiski._stats import Stats
 
 
@@ -112,9 +112,18 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
         return X, np.asarray(y, dtype=np.float64)
 
-    def _new(self, target: str, bounds: Any = None) -> Any:
+    def _new(self, target: str, bounds: Any = None, seed: int | None = None) -> Any:
         columns = self._columns()
-        return _core.Regressor(len(columns), self._parameters(columns, bounds), columns, target)
+        return _core.Regressor(len(columns), self._parameters(columns, bounds, seed), columns, target)
+
+    def _noise_of(self, noise: Any, rows: int) -> np.ndarray | None:
+        """The noise variance of each row, which is there where it is known and nowhere else."""
+        noise = optional(noise, rows, "noise")
+        if noise is None and self.known_noise:
+            raise WiskiError("noise: with known_noise=True every row needs the variance of its noise")
+        if noise is not None and not self.known_noise:
+            raise WiskiError("noise: this model learns its noise; known_noise=True takes that of each row")
+        return noise
 
     def fit(self, X: Any, y: Any, noise: Any = None, time: Any = None) -> OnlineGPRegressor:
         """Forget everything and learn these rows.
@@ -135,9 +144,10 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         X, y = self._targets(X, y, reset=True)
         if len(X) < 2:
             raise WiskiError(f"n_samples={len(X)} is too few: a model needs at least two rows")
-        noise, time = optional(noise, len(X), "noise"), optional(time, len(X), "time")
-        order, bounds = self._batch(X, 2)
-        model = self._new(target, bounds)
+        noise, time = self._noise_of(noise, len(X)), times_of(time, len(X), self.timed)
+        seed = self._draw_seed()
+        order, bounds = self._batch(X, 2, seed)
+        model = self._new(target, bounds, seed)
         if order is not None:
             X, y = X[order], y[order]
             noise = None if noise is None else noise[order]
@@ -160,12 +170,14 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
             and y.ndim == 1
             and noise is None
             and time is None
+            and not self.known_noise
+            and not self.timed
         ):
             self.model_.learn(X, y)
             return self
         first, target = "model_" not in self.__dict__, name_of(y)
         X, y = self._targets(X, y, reset=first)
-        noise, time = optional(noise, len(X), "noise"), optional(time, len(X), "time")
+        noise, time = self._noise_of(noise, len(X)), times_of(time, len(X), self.timed)
         model = self._new(target) if first else self.model_
         model.learn(X, y, noise, time)
         warn_of_failure(model)
@@ -176,7 +188,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         """Un-learn rows that were learned before with the same values: exactly, all of them or none."""
         self._fitted()
         X, y = self._targets(X, y, reset=False)
-        self.model_.forget(X, y, optional(noise, len(X), "noise"))
+        self.model_.forget(X, y, self._noise_of(noise, len(X)))
         return self
 
     def refit(self) -> OnlineGPRegressor:
@@ -203,7 +215,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         """
         self._fitted()
         X, y = self._targets(X, y, reset=False)
-        return self._with(self.model_.conditioned(X, y, optional(noise, len(X), "noise")))
+        return self._with(self.model_.conditioned(X, y, self._noise_of(noise, len(X))))
 
     # -- predicting ------------------------------------------------------------------------------------------
 
@@ -212,7 +224,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         X: Any,
         return_std: bool = False,
         return_cov: bool = False,
-        include_noise: bool = True,
+        include_noise: bool | None = None,
         noise: Any = None,
     ) -> Any:
         """What the model says about rows.
@@ -224,11 +236,11 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
             Also the standard deviation at each row.
         return_cov : bool, default=False
             Also the covariance of all rows.
-        include_noise : bool, default=True
-            Whether deviation and covariance are those of observations or of the function.
+        include_noise : bool, default=None
+            Whether deviation and covariance are those of observations or of the function. None is those of observations
+            where their noise is known: always, unless with ``known_noise`` and without ``noise``.
         noise : array-like of shape (n_rows,), default=None
-            The noise variance of an observation at each row, with ``known_noise``. Without it, deviation and
-            covariance of such a model are those of the function.
+            The noise variance of an observation at each row, with ``known_noise``.
 
         Returns
         -------
@@ -242,6 +254,9 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
                 raise WiskiError("noise: this model learns its noise; known_noise=True takes that of each row")
             if not (np.isfinite(noise) & (noise > 0)).all():
                 raise WiskiError("noise: every variance must be positive and finite")
+        elif include_noise and self.known_noise:
+            raise WiskiError("include_noise: the noise of each row is known here, so noise= must say it")
+        include_noise = include_noise is not False
         added = noise if include_noise else None
         if not return_cov:
             predicted = self.model_.predict(X, return_std, include_noise)

@@ -81,9 +81,9 @@ class WiskiModel(Model, FantasizeMixin):
         # What fantasies look at to see whether there is noise.
         self.likelihood = GaussianLikelihood(noise_constraint=Positive())
         self.likelihood.noise = max(self._surface.noise, 1e-12)
-        self._X: Tensor | None = None
-        self._Y: Tensor | None = None
-        self._noise: Tensor | None = None
+        self._X: Any = None
+        self._Y: Any = None
+        self._noise: Any = None
 
     @classmethod
     def from_data(cls, X: Tensor, Y: Tensor, **parameters: Any) -> WiskiModel:

@@ -115,8 +115,7 @@ class OnlineGP(base.Regressor):
             value = x.get(name)
             if value is not None and not isinstance(value, numbers.Real):
                 raise WiskiError(f"x[{name!r}] is {value!r}: every feature must be a number")
-            missing = value is None or math.isnan(value)
-            row.append(self._means[name] if missing else float(value))
+            row.append(self._means[name] if value is None or math.isnan(value) else float(value))
         return row
 
     def learn_one(self, x: dict[Any, Any], y: float) -> None:

@@ -1,6 +1,7 @@
 //! One file for each subcommand.
 
 pub(crate) mod bench;
+pub(crate) mod completions;
 pub(crate) mod explore;
 pub(crate) mod forecast;
 pub(crate) mod forget;

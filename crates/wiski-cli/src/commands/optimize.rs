@@ -35,6 +35,11 @@ use crate::output::say;
 ///
 ///     [solver]
 ///     choices = ["adam", "sgd", "lbfgs"]
+///
+///     [momentum]
+///     min = 0
+///     max = 1
+///     only_if = { solver = ["sgd"] }
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, verbatim_doc_comment)]
 pub(crate) struct Optimize {

@@ -4,6 +4,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::error::Result;
+use crate::interrupt;
 use crate::learn::{Bounds, LbfgsB, Objective};
 
 /// How hard to search. The defaults are the paper's: 512 raw samples, 10 restarts, 200 iterations.
@@ -82,6 +83,7 @@ impl Maximizer {
             (0..dim).map(place).collect::<Vec<f64>>()
         });
         for x in places {
+            interrupt::check()?;
             evaluations += 1;
             raw.push((criterion.evaluate(&x, None)?, x));
         }

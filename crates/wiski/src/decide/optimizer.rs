@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::maximize::{Maximum, sobol};
 use super::plausible::Plausible;
-use super::{Acquisition, Incumbent, Maximizer, Proposer, Space, Surrogate, SurrogateModel};
+use super::{Acquisition, Incumbent, Maximizer, Proposer, Space, Surrogate, SurrogateModel, mixed};
 use crate::error::{Error, Result, finite, length, positive};
 use crate::kernel::Family;
 use crate::learn::{Bounds, Hyperprior, Rows};
@@ -183,6 +183,9 @@ pub struct Optimizer {
     /// How many points were asked for: no random number is used twice.
     asked: u64,
     metrics: Prequential,
+    /// Words of whoever keeps this optimizer.
+    #[serde(default)]
+    note: String,
 }
 
 restored_after_reading!(Optimizer);
@@ -218,6 +221,15 @@ impl OptimizerSettings {
     }
 }
 
+/// The most points that can be asked for at once.
+const MOST_ASKED: usize = 10_000;
+
+/// So many of the last trials that failed are kept away from.
+const AVOIDED: usize = 32;
+
+/// From so many results at once, and a quarter of those before, a model is made anew instead of led from one to the next.
+const MADE_ANEW: usize = 16;
+
 /// Functions drawn for the distribution of the maximum, and how hard each is maximized: the values of basins
 /// matter, not their last digits.
 const MAXIMA: usize = 10;
@@ -238,7 +250,18 @@ impl Optimizer {
             pending: Vec::new(),
             asked: 0,
             metrics: Prequential::default(),
+            note: String::new(),
         })
+    }
+
+    /// Words that are kept with the state, for the program that comes back to it.
+    pub fn note(&self) -> &str {
+        &self.note
+    }
+
+    /// Keeps words with the state.
+    pub fn set_note(&mut self, note: impl Into<String>) {
+        self.note = note.into();
     }
 
     /// The box that is searched.
@@ -332,8 +355,9 @@ impl Optimizer {
 
     /// Proposes q points; they are pending until they are told.
     pub fn ask(&mut self, q: usize) -> Result<Vec<Vec<f64>>> {
-        if q == 0 {
-            return Err(Error::Config { field: "q".into(), reason: "at least one point".into() });
+        if q == 0 || q > MOST_ASKED {
+            let reason = format!("one to {MOST_ASKED} points can be asked for at once, not {q}");
+            return Err(Error::Config { field: "q".into(), reason });
         }
         let seed = self.settings.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(self.asked);
         let points = match &self.surrogate {
@@ -360,7 +384,32 @@ impl Optimizer {
         for x in &self.pending {
             posterior.assume_mean(&self.coordinates(x)?)?;
         }
+        // Where a trial failed nothing is known but that: it is taken to be no better than the average (0), or the same
+        // point would be proposed again and again.
+        let failed = self.trials.iter().rev().filter(|trial| trial.outcome == Outcome::Failed);
+        for trial in failed.take(AVOIDED) {
+            posterior.assume(&self.coordinates(&trial.x)?, 0.0)?;
+        }
         match self.settings.strategy {
+            Strategy::Joint(acquisition) | Strategy::Greedy(acquisition)
+                if !mixed::is_continuous(&self.space) =>
+            {
+                let incumbent = self.incumbent(model, posterior.surrogate(), acquisition, seed)?;
+                let mut taken = self.results.x.clone();
+                for x in &self.pending {
+                    taken.extend(self.coordinates(x)?);
+                }
+                let mut all = Vec::new();
+                for i in 0..q {
+                    let seed = seed.wrapping_add(i as u64);
+                    let (proposer, surrogate) = (self.proposer(acquisition), posterior.surrogate());
+                    let h = mixed::propose(&proposer, &self.space, surrogate, &incumbent, &taken, seed)?;
+                    posterior.assume_mean(&h)?;
+                    taken.extend_from_slice(&h);
+                    all.extend(h);
+                }
+                Ok(all)
+            }
             Strategy::Joint(acquisition) if q == 1 || acquisition.is_joint() => {
                 let incumbent = self.incumbent(model, posterior.surrogate(), acquisition, seed)?;
                 self.proposer(acquisition).propose(posterior.surrogate(), &incumbent, q, seed)
@@ -407,33 +456,90 @@ impl Optimizer {
     }
 
     /// Learns the value found at a point, which need not have been asked for. A value that is absurdly bad beside the
-    /// others counts as very bad; one that is absurdly good is not believed, and the trial counts as failed.
+    /// others, infinity among them, counts as very bad; one that is absurdly good is not believed, and the trial counts
+    /// as failed.
     pub fn tell(&mut self, x: &[f64], value: f64) -> Result<()> {
         self.learn(x, value, None)
     }
 
     /// As [`Optimizer::tell`], with the known noise variance of the value.
     pub fn tell_noisy(&mut self, x: &[f64], value: f64, variance: f64) -> Result<()> {
-        positive("noise", variance, 0)?;
-        if !self.settings.known_noise {
-            let reason =
-                "this optimizer learns its noise; choose known_noise to give a variance for each value";
-            return Err(Error::Unsupported { operation: "known noise", reason });
-        }
+        self.check_noise(variance, 0)?;
         self.learn(x, value, Some(variance))
     }
 
-    fn learn(&mut self, x: &[f64], value: f64, variance: Option<f64>) -> Result<()> {
+    /// What became of a trial as it is kept; rejects what cannot be learned.
+    fn outcome(&self, value: f64, variance: Option<f64>) -> Result<Outcome> {
         if value.is_nan() {
             let reason = "the value is NaN; tell it as failed, so that nothing is learned from it".into();
             return Err(Error::Config { field: "value".into(), reason });
         }
-        finite("value", value, 0)?;
         if variance.is_none() && self.settings.known_noise {
             let reason = "the noise of every value is known, so it must be told with it";
             return Err(Error::Unsupported { operation: "tell", reason });
         }
+        // The largest number is as bad as infinity, and can be added up.
+        let is_bad = value.is_finite() || self.sign() * value < 0.0;
+        Ok(if is_bad { Outcome::Value(value.clamp(f64::MIN, f64::MAX)) } else { Outcome::Failed })
+    }
+
+    /// Learns all of many trials, or none: those of before, when a search begins with them. A model is fitted once to
+    /// all of them instead of led from one to the next, so that a thousand take as long as one fit.
+    pub fn tell_all(&mut self, told: &[Trial]) -> Result<()> {
+        let (before, count) = (self.clone(), self.results.len());
+        let is_new = self.surrogate.is_none() || told.len() >= MADE_ANEW.max(count / 4);
+        let done = if is_new { self.learn_anew(told) } else { self.learn_each(told) };
+        if done.is_err() {
+            *self = before;
+        }
+        done
+    }
+
+    fn learn_each(&mut self, told: &[Trial]) -> Result<()> {
+        for (row, Trial { x, outcome, variance }) in told.iter().enumerate() {
+            let told = match (outcome, variance) {
+                (Outcome::Failed, _) => self.tell_failed(x),
+                (Outcome::Value(value), None) => self.tell(x, *value),
+                (Outcome::Value(value), Some(variance)) => self.tell_noisy(x, *value, *variance),
+            };
+            told.map_err(|error| error.in_row(row))?;
+        }
+        Ok(())
+    }
+
+    fn learn_anew(&mut self, told: &[Trial]) -> Result<()> {
+        for (row, Trial { x, outcome, variance }) in told.iter().enumerate() {
+            self.coordinates(x).map_err(|error| error.in_row(row))?;
+            let outcome = match outcome {
+                Outcome::Failed => Outcome::Failed,
+                Outcome::Value(value) => {
+                    variance.map_or(Ok(()), |variance| self.check_noise(variance, row))?;
+                    self.outcome(*value, *variance).map_err(|error| error.in_row(row))?
+                }
+            };
+            self.settle(x, outcome, *variance);
+        }
+        self.review()?;
+        if self.surrogate.is_some() {
+            let model = SurrogateModel::new(self.space.coordinates(), &self.settings, &self.results)?;
+            self.surrogate = Some(Box::new(model));
+            return Ok(());
+        }
+        self.begin()
+    }
+
+    fn check_noise(&self, variance: f64, row: usize) -> Result<()> {
+        positive("noise", variance, row)?;
+        if self.settings.known_noise {
+            return Ok(());
+        }
+        let reason = "this optimizer learns its noise; choose known_noise to give a variance for each value";
+        Err(Error::Unsupported { operation: "known noise", reason })
+    }
+
+    fn learn(&mut self, x: &[f64], value: f64, variance: Option<f64>) -> Result<()> {
         let h = self.coordinates(x)?;
+        let Outcome::Value(value) = self.outcome(value, variance)? else { return self.tell_failed(x) };
         let Some(model) = &mut self.surrogate else {
             self.settle(x, Outcome::Value(value), variance);
             return self.begin();
@@ -460,7 +566,9 @@ impl Optimizer {
     /// result that was accepted is learned in spite of it, and what failed is tried again later.
     pub fn take_failure(&mut self) -> Option<Error> {
         let own = self.failure.take();
-        own.or_else(|| self.surrogate.as_mut().and_then(|model| model.take_failure()))
+        let all = own.or_else(|| self.surrogate.as_mut().and_then(|model| model.take_failure()));
+        // An interrupt is known to whoever set it.
+        all.filter(|failure| *failure != Error::Interrupted)
     }
 
     /// The number of results from which the first model is made.
@@ -531,6 +639,19 @@ impl Optimizer {
     /// Gives up on all pending points, for example after a restart.
     pub fn forget_pending(&mut self) {
         self.pending.clear();
+    }
+
+    /// Says which points are pending: where several programs search together, those of all.
+    pub fn set_pending(&mut self, points: Vec<Vec<f64>>) -> Result<()> {
+        points.iter().try_for_each(|x| self.space.to_unit(x).map(|_| ()))?;
+        self.pending = points;
+        Ok(())
+    }
+
+    /// Goes on as if so many points had been asked for. Where several programs with the same seed search together, each
+    /// says the number of its trial, so that no two propose the same point for want of results.
+    pub fn skip_to(&mut self, asked: u64) {
+        self.asked = asked;
     }
 
     /// Fits the hyperparameters to convergence on everything told so far.

@@ -4,6 +4,9 @@
 //! A number is one coordinate of the unit cube. A choice between n > 2 things is n coordinates, of which that of the
 //! chosen one is 1 and the others are 0, so that any two are equally far from each other; between two, one coordinate
 //! does. A point of the cube stands for the choice whose coordinate is largest.
+//!
+//! A dimension may be there only if something else was chosen ([`Condition`]). Where it is not, it has the coordinates of
+//! the center, whatever a point says about it, so that all such points are one.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +27,15 @@ pub enum Scale {
     Log,
 }
 
+/// What must have been chosen for a dimension to matter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condition {
+    /// The name of the choice.
+    pub choice: String,
+    /// The places of those of its things that it takes, in its list.
+    pub among: Vec<usize>,
+}
+
 /// One number to be chosen.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Dimension {
@@ -42,12 +54,23 @@ pub struct Dimension {
     /// The names of what can be chosen, without an order; the value is the place in this list. Empty for a number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
+    /// Whether it is there only if something else was chosen, in a dimension before this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_if: Option<Condition>,
 }
 
 impl Dimension {
     /// A dimension with values from `lo` to `hi`, evenly spaced.
     pub fn linear(name: impl Into<String>, lo: f64, hi: f64) -> Self {
-        Self { name: name.into(), lo, hi, scale: Scale::Linear, integer: false, choices: Vec::new() }
+        Self {
+            name: name.into(),
+            lo,
+            hi,
+            scale: Scale::Linear,
+            integer: false,
+            choices: Vec::new(),
+            only_if: None,
+        }
     }
 
     /// A dimension with positive values from `lo` to `hi`, evenly spaced in the logarithm.
@@ -59,6 +82,13 @@ impl Dimension {
     pub fn choice(name: impl Into<String>, choices: Vec<String>) -> Self {
         let hi = choices.len().saturating_sub(1) as f64;
         Self { integer: true, choices, ..Self::linear(name, 0.0, hi) }
+    }
+
+    /// The same, there only if one of the given things was chosen in a dimension before.
+    #[must_use]
+    pub fn only_if(mut self, choice: impl Into<String>, among: Vec<usize>) -> Self {
+        self.only_if = Some(Condition { choice: choice.into(), among });
+        self
     }
 
     /// The number of coordinates of the unit cube.
@@ -101,6 +131,21 @@ impl Dimension {
         };
         let value = if self.integer { value.round() } else { value };
         value.clamp(self.lo, self.hi)
+    }
+
+    /// The coordinates of the whole numbers on both sides of one.
+    pub(super) fn neighbors(&self, u: f64) -> [f64; 2] {
+        let value = match self.scale {
+            Scale::Linear => self.lo + u * (self.hi - self.lo),
+            Scale::Log => (self.lo.ln() + u * (self.hi.ln() - self.lo.ln())).exp(),
+        };
+        // The ends of an interval need not be whole.
+        let (lo, hi) = (self.lo.ceil(), self.hi.floor().max(self.lo.ceil()));
+        [value.floor(), value.ceil()].map(|whole| {
+            let mut own = Vec::with_capacity(1);
+            self.unit(whole.clamp(lo, hi), &mut own);
+            own[0]
+        })
     }
 
     /// From a value to the unit cube.
@@ -151,6 +196,13 @@ impl Space {
                 let reason = "the name stands for two dimensions".into();
                 return Err(Error::Config { field: dimension.name.clone(), reason });
             }
+            if let Some(Condition { choice, among }) = &dimension.only_if {
+                let other = dimensions[..i].iter().find(|d| d.name == *choice).map_or(0, |d| d.choices.len());
+                if among.is_empty() || among.iter().any(|&at| at >= other) {
+                    let reason = format!("'{choice}' is no choice before it with what it depends on");
+                    return Err(Error::Config { field: dimension.name.clone(), reason });
+                }
+            }
         }
         Ok(Self(dimensions))
     }
@@ -177,13 +229,24 @@ impl Space {
 
     /// From the unit cube to values.
     pub fn values(&self, u: &[f64]) -> Vec<f64> {
-        let mut rest = u;
-        let value = |d: &Dimension| {
+        let (mut rest, mut values) = (u, Vec::with_capacity(self.dim()));
+        for d in &self.0 {
             let (own, others) = rest.split_at(d.coordinates());
             rest = others;
-            d.value(own)
-        };
-        self.0.iter().map(value).collect()
+            values.push(if self.is_active(d, &values) {
+                d.value(own)
+            } else {
+                d.value(&vec![0.5; own.len()])
+            });
+        }
+        values
+    }
+
+    /// Whether a dimension is there, given the values of those before it.
+    pub fn is_active(&self, dimension: &Dimension, values: &[f64]) -> bool {
+        let Some(Condition { choice, among }) = &dimension.only_if else { return true };
+        let on = self.0.iter().zip(values).find(|(d, _)| d.name == *choice);
+        on.is_some_and(|(d, value)| self.is_active(d, values) && among.contains(&(value.round() as usize)))
     }
 
     /// From values to the unit cube; values outside are rejected by name.
@@ -197,7 +260,11 @@ impl Space {
                 let reason = format!("{v} lies outside of {} to {}", d.lo, d.hi);
                 return Err(Error::Config { field: d.name.clone(), reason });
             }
-            d.unit(v.clamp(d.lo, d.hi), &mut all);
+            if self.is_active(d, values) {
+                d.unit(v.clamp(d.lo, d.hi), &mut all);
+            } else {
+                all.resize(all.len() + d.coordinates(), 0.5);
+            }
         }
         Ok(all)
     }

@@ -55,6 +55,13 @@ impl KernelPosterior {
     /// E ← [E − uuᵀ/s, u/s; uᵀ/s, −1/s]
     /// ```
     pub fn assume_mean(&mut self, x: &[f64]) -> Result<()> {
+        let mean = self.mean(x)?;
+        self.condition(x, mean)
+    }
+
+    /// As if a value had been observed at a point with relative noise 1: E is bordered as above, and with
+    /// e = (y − k(x)ᵀa)/s the weights become [a − u e; e].
+    pub fn condition(&mut self, x: &[f64], value: f64) -> Result<()> {
         length("x", self.dim(), x.len())?;
         let k = self.kernel.matrix(&self.places, x);
         let k = k.col_as_slice(0);
@@ -67,8 +74,10 @@ impl KernelPosterior {
             (true, false) => u[j] / s,
             (false, true) => u[i] / s,
         });
+        let e = (value - dot(k, &self.weights)) / s;
+        self.weights.iter_mut().zip(&u).for_each(|(a, u)| *a -= u * e);
         self.places.extend_from_slice(x);
-        self.weights.push(0.0);
+        self.weights.push(e);
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use super::{HyperSpace, Hyperparameters, LbfgsB, Rows};
 use crate::engine::{Engine, Given, GridPosterior};
 use crate::error::{Error, Result};
 use crate::grid::{Axis, Grid, Lattice};
+use crate::interrupt;
 use crate::kernel::{Family, Kernel};
 use crate::pool::Pool;
 use crate::stats::Stats;
@@ -217,6 +218,7 @@ impl GridSearch<'_> {
 
     /// Hyperparameters fitted on a grid of the given points.
     fn fit(&self, start: &Hyperparameters, points: &[usize], optimizer: &LbfgsB) -> Result<FittedGrid> {
+        interrupt::check()?;
         let grid = Grid::covering(&self.range, points)?;
         let space = with_floors((self.space)(start)?, &grid);
         let lattice = Lattice::from(grid);

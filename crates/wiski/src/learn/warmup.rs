@@ -11,6 +11,7 @@ use super::{Adam, Annealing, HyperSpace, Hyperparameters, LbfgsB};
 use crate::error::{Result, length, positive};
 use crate::feature::{FeatureMap, Moments, Normalizer, Tape};
 use crate::grid::Lattice;
+use crate::interrupt;
 use crate::pool::Pool;
 use crate::posterior::{Posterior, Prediction};
 use crate::prior::Prior;
@@ -243,6 +244,7 @@ impl WarmUp {
         let (mut x, mut gradient) = (vec![0.0; t + f], vec![0.0; t + f]);
         let bounds = self.space.bounds()?;
         for epoch in 1..=training.epochs {
+            interrupt::check()?;
             let (by_hyper, by_features) = gradient.split_at_mut(t);
             self.evaluate(by_hyper, by_features)?;
             x[..t].copy_from_slice(&self.space.to_raw(&self.hyper)?);

@@ -350,6 +350,12 @@ impl OnlineClassifier {
         self.online.is_searching()
     }
 
+    /// Whether so many more rows may end the warm-up or bring about a search for features, which takes longer than
+    /// a row does.
+    pub fn may_search(&self, rows: usize) -> bool {
+        self.online.may_search(rows)
+    }
+
     /// Stops learning the feature map and makes its batch statistics constants: from here on a row has the
     /// same coordinates for ever, and rows can be forgotten and models merged.
     pub fn freeze_features(&mut self) -> Result<()> {

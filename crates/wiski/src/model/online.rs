@@ -22,6 +22,7 @@ use super::schedule::{Fading, brief, coarse, frugal, thorough};
 use super::settings::Settings;
 use super::start;
 use crate::error::{Error, Result, finite, length, positive};
+use crate::interrupt;
 use crate::learn::LbfgsB;
 use crate::posterior::Prediction;
 
@@ -215,6 +216,18 @@ impl<T: Task> Online<T> {
         self.learner.is_some() && !self.memory.is_empty()
     }
 
+    /// Whether so many more rows may end the warm-up or bring about a search, which takes longer than a row.
+    pub(crate) fn may_search(&self, rows: usize) -> bool {
+        let after = self.memory.len() + rows;
+        if self.learner.is_none() {
+            return after >= self.settings.warm_up_rows(self.input_dim);
+        }
+        let is_due = !self.has_points() && after >= 2 * self.searched_at.max(1);
+        let is_missed = self.missed + rows > 20 + self.searched_at / 4;
+        let is_full = after >= self.settings.memory_rows(self.input_dim);
+        self.is_searching() && (is_due || is_missed || is_full)
+    }
+
     /// The weight of the rows learned.
     pub(crate) fn count(&self) -> f64 {
         self.learner.as_ref().map_or(self.memory.len() as f64, |l| l.count())
@@ -253,6 +266,12 @@ impl<T: Task> Online<T> {
     pub(crate) fn take_failure(&mut self) -> Option<Error> {
         let own = self.failure.take();
         own.or_else(|| self.learner.as_mut().and_then(|l| l.take_failure()))
+    }
+
+    /// Takes note of what failed beside a row. An interrupt is known to whoever set it.
+    fn note(&mut self, done: Result<()>) {
+        let failure = done.err().filter(|error| *error != Error::Interrupted);
+        self.failure = failure.or(self.failure.take());
     }
 
     /// What the processes predicted for the last row before they learned it; nothing in the warm-up.
@@ -306,7 +325,12 @@ impl<T: Task> Online<T> {
         // One that failed is tried again with a tenth more rows.
         if self.memory.len() >= wanted && over.is_multiple_of(wanted / 10 + 1) {
             match self.task.is_ready(&self.memory) {
-                Ok(true) => self.failure = self.finish_warm_up().err().as_ref().map(warm_up_failed),
+                Ok(true) => {
+                    let finished = self.finish_warm_up();
+                    self.failure = None;
+                    self.note(finished);
+                    self.failure = self.failure.take().as_ref().map(warm_up_failed);
+                }
                 Ok(false) => {}
                 Err(error) => {
                     self.memory.pop(self.input_dim);
@@ -356,6 +380,16 @@ impl<T: Task> Online<T> {
 
     /// Learns scales, features and hyperparameters from the rows in memory; whether the stream ends here, or memory does.
     fn search(&mut self, is_last: bool) -> Result<()> {
+        let before = (self.searched_at, self.missed, self.is_brief);
+        let searched = self.search_memory(is_last);
+        if searched == Err(Error::Interrupted) {
+            // As if it had not begun, so that it is still due.
+            (self.searched_at, self.missed, self.is_brief) = before;
+        }
+        searched
+    }
+
+    fn search_memory(&mut self, is_last: bool) -> Result<()> {
         (self.searched_at, self.missed) = (self.memory.len(), 0);
         self.rising = if self.settings.is_additive() {
             start::clocks(&self.memory, &self.settings, self.input_dim)
@@ -366,6 +400,8 @@ impl<T: Task> Online<T> {
         let settings = self.settings.for_search(self.memory.len(), is_last);
         self.is_brief = settings.features != self.settings.features;
         let learner = task.start(&self.memory, &settings, self.input_dim)?;
+        // A candidate that was interrupted looks like one that failed, so what the others led to does not count.
+        interrupt::check()?;
         let refits = self.learner.as_ref().map_or(0, |before| before.refits() + 1);
         self.corrections = self.new_corrections(&mut task, &learner)?;
         (self.task, self.learner) = (task, Some(Box::new(learner.after_refits(refits))));
@@ -437,7 +473,8 @@ impl<T: Task> Online<T> {
                 false if self.settings.is_additive() => frugal(count),
                 false => brief(),
             };
-            self.failure = self.refit_with(&optimizer).err().or(self.failure.take());
+            let refitted = self.refit_with(&optimizer);
+            self.note(refitted);
         }
         let (rows, memory) = (self.memory.len(), self.settings.memory_rows(self.input_dim));
         // The work of all searches is then at most twice that of the last; more only where the rows leave the grid.
@@ -445,10 +482,11 @@ impl<T: Task> Online<T> {
             || self.missed > 20 + self.searched_at / 4;
         if rows > 0 && (is_due || rows >= memory) {
             // Should the search fail, features stay as they are.
-            self.failure = self.search(rows >= memory).err().or(self.failure.take());
-            if rows >= memory {
+            let searched = self.search(rows >= memory);
+            if rows >= memory && searched != Err(Error::Interrupted) {
                 self.settle();
             }
+            self.note(searched);
         }
     }
 

@@ -36,7 +36,7 @@ pub(super) fn read(path: &Path) -> Result<Space> {
         anyhow::anyhow!("{}: line {line}: {}", path.display(), error.message())
     };
     let ranges: toml::Table = text.parse().map_err(one_line)?;
-    let dimension = |(name, value): (String, toml::Value)| -> Result<Dimension> {
+    let plain = |name: String, value: toml::Value| -> Result<Dimension> {
         let reject = |e: toml::de::Error| anyhow::anyhow!("{}: [{name}]: {}", path.display(), e.message());
         if value.get("choices").is_some() {
             let Choices { choices } = value.try_into().map_err(reject)?;
@@ -46,8 +46,33 @@ pub(super) fn read(path: &Path) -> Result<Space> {
         let Range { min, max, scale, integer } = value.try_into().map_err(reject)?;
         Ok(Dimension { scale, integer, ..Dimension::linear(name, min, max) })
     };
-    let dimensions = ranges.into_iter().map(dimension).collect::<Result<_>>()?;
+    let mut dimensions: Vec<Dimension> = Vec::new();
+    for (name, mut value) in ranges {
+        let only_if = value.as_table_mut().and_then(|entry| entry.remove("only_if"));
+        let condition = only_if.map(|said| condition(&said, &dimensions)).transpose();
+        let condition = condition.with_context(|| format!("{}: [{name}]", path.display()))?;
+        let dimension = plain(name, value)?;
+        dimensions.push(match condition {
+            Some((choice, among)) => dimension.only_if(choice, among),
+            None => dimension,
+        });
+    }
     Space::new(dimensions).with_context(|| path.display().to_string())
+}
+
+/// What `only_if = { solver = ["sgd"] }` says: the choice, and the places of its values.
+fn condition(said: &toml::Value, before: &[Dimension]) -> Result<(String, Vec<usize>)> {
+    let usage = "only_if names one choice above and its values, as { solver = [\"sgd\"] }";
+    let entry = said.as_table().filter(|table| table.len() == 1).and_then(|table| table.iter().next());
+    let (name, values) = entry.context(usage)?;
+    let choice = before.iter().find(|d| d.name == *name && !d.choices.is_empty()).context(usage)?;
+    let place = |value: &toml::Value| {
+        let text = value.as_str().map_or_else(|| value.to_string(), String::from);
+        let place = choice.choices.iter().position(|known| *known == text);
+        place.with_context(|| format!("only_if: '{text}' is not one of the choices of '{name}'"))
+    };
+    let places = values.as_array().context(usage)?.iter().map(place).collect::<Result<_>>()?;
+    Ok((name.clone(), places))
 }
 
 /// A point as JSON, by names.

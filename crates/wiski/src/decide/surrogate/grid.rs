@@ -121,10 +121,34 @@ impl GridSurrogate {
     /// A model fitted to the first results. Their `noise` is the variance of each value where that is known,
     /// and 1 where it is learned.
     pub(super) fn new(dim: usize, settings: &OptimizerSettings, rows: &Rows) -> Result<Self> {
+        Self::over(Self::first_region(dim, settings, rows), dim, settings, rows)
+    }
+
+    /// The same from the hyperparameters of an exact process on these results: on a single grid they are nearly right, and
+    /// a brief fit does.
+    pub(super) fn after(
+        hyper: &Hyperparameters,
+        dim: usize,
+        settings: &OptimizerSettings,
+        rows: &Rows,
+    ) -> Result<Self> {
+        if dim > MAX_DIM {
+            return Self::new(dim, settings, rows);
+        }
+        let (frame, scale, mut hyper) = (Frame::whole(dim), scale_of(rows), hyper.clone());
+        if settings.known_noise {
+            hyper.noise = scale.scale.powi(-2);
+        }
+        let mut new = Self::build(frame, settings, vec![(0..dim).collect()], &hyper, scale, rows)?;
+        new.region = Self::first_region(dim, settings, rows);
+        new.learner.refit(&brief())?;
+        Ok(new)
+    }
+
+    fn first_region(dim: usize, settings: &OptimizerSettings, rows: &Rows) -> Option<Region> {
         let best = rows.y.iter().fold(f64::NEG_INFINITY, |b, y| b.max(*y));
         let is_local = settings.local.unwrap_or(dim > MAX_DIM);
-        let region = is_local.then(|| Region::whole(dim, best));
-        Self::over(region, dim, settings, rows)
+        is_local.then(|| Region::whole(dim, best))
     }
 
     /// Lets the search close in on the best point from now on.
@@ -378,15 +402,15 @@ pub(in super::super) struct GridPosterior {
 }
 
 impl GridPosterior {
-    /// Takes the mean at a point for granted: its result is pending. One that the model does not cover says
+    /// Takes the mean at a point for granted, or `most` if that is less. One that the model does not cover says
     /// nothing about what it does.
-    pub(super) fn assume_mean(&mut self, x: &[f64]) -> Result<()> {
+    pub(super) fn assume(&mut self, x: &[f64], most: f64) -> Result<()> {
         if !self.frame.contains(x) {
             return Ok(());
         }
         let h = self.encoder.encode(x)?;
         let mean = self.surface.mean(&h)?;
-        self.surface.condition(&h, mean, 1.0)
+        self.surface.condition(&h, mean.min(most), 1.0)
     }
 }
 

@@ -160,7 +160,8 @@ impl SurrogateModel {
                     return Ok(Some(exact.observe(settings, all)?));
                 }
                 let dim = exact.process().dim();
-                let mut grids = match GridSurrogate::new(dim, settings, all) {
+                let hyper = exact.process().hyperparameters()?;
+                let mut grids = match GridSurrogate::after(&hyper, dim, settings, all) {
                     Ok(grids) => grids,
                     // The exact process stays until grids succeed.
                     Err(error) => {
@@ -258,9 +259,17 @@ pub(super) enum SurrogatePosterior {
 impl SurrogatePosterior {
     /// Takes the mean at a point for granted: its result is pending.
     pub(super) fn assume_mean(&mut self, x: &[f64]) -> Result<()> {
+        self.assume(x, f64::INFINITY)
+    }
+
+    /// Takes the mean at a point for granted, or `most` if that is less, in units of standardized values.
+    pub(super) fn assume(&mut self, x: &[f64], most: f64) -> Result<()> {
         match self {
-            Self::Exact(posterior) => posterior.assume_mean(x),
-            Self::Grids(posterior) => posterior.assume_mean(x),
+            Self::Exact(posterior) => {
+                let mean = posterior.mean(x)?;
+                posterior.condition(x, mean.min(most))
+            }
+            Self::Grids(posterior) => posterior.assume(x, most),
         }
     }
 

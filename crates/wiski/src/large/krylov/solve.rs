@@ -4,6 +4,7 @@
 use super::Convergence;
 use super::precondition::Preconditioner;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::pool::Pool;
 use crate::prior::Prior;
 use crate::simd::{dot, padded};
@@ -167,6 +168,7 @@ impl System<'_> {
                     residual: worst,
                 });
             }
+            interrupt::check()?;
             iterations += 1;
             self.apply(&direction, columns, &mut q, pool);
             let curvature = inner_products(&direction, &q, columns);

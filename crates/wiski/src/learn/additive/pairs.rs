@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::evidence;
 use crate::feature::{Column, Moments};
 use crate::grid::{Grid, Lattice};
+use crate::interrupt;
 use crate::kernel::Kernel;
 use crate::learn::{Rows, WarmUp};
 use crate::pool::Pool;
@@ -129,6 +130,7 @@ impl AdditiveSearch<'_> {
 
     /// The best of a few Gaussian processes on a pair, for the residuals alone.
     fn pair_fit(&self, pair: [&Unit; 2], h: &[f64], rows: &Rows) -> Result<PairFit> {
+        interrupt::check()?;
         let axes = pair.iter().map(|u| axis_of(u.kind, PAIR_POINTS[0])).collect::<Result<_>>()?;
         let lattice = Lattice::from(Grid::new(axes)?);
         let mut stats = Stats::new(lattice.clone());

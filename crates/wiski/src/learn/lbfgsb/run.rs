@@ -8,7 +8,7 @@ use super::subspace::Subspace;
 use super::{LbfgsB, Minimum, Stop};
 use crate::learn::objective::{evaluate_start, evaluate_trial};
 use crate::learn::{Bounds, Objective};
-use crate::{Error, Result, error};
+use crate::{Error, Result, error, interrupt};
 
 /// The most evaluations of one line search.
 const MAX_TRIALS: usize = 20;
@@ -94,6 +94,7 @@ pub(super) fn minimize(
     buffers.reserve(dim, settings.memory);
     buffers.x.copy_from_slice(start);
     bounds.project(&mut buffers.x);
+    interrupt::check()?;
     let value = evaluate_start(objective, &buffers.x, &mut buffers.gradient)?;
     let widest = bounds.widest();
     let stride = if widest > 0.0 { settings.first_step.min(0.5 * widest) } else { settings.first_step };
@@ -110,6 +111,7 @@ pub(super) fn minimize(
         least_stride: SHORT * stride,
     };
     let (iterations, stop) = run.iterate();
+    interrupt::check()?;
     Ok(Minimum {
         x: run.buffers.x.clone(),
         value: run.value,
@@ -132,7 +134,7 @@ impl Run<'_> {
             if iterations == self.settings.max_iterations {
                 return (iterations, Stop::Iterations);
             }
-            if self.evaluations >= self.settings.max_evaluations {
+            if self.evaluations >= self.settings.max_evaluations || interrupt::is_set() {
                 return (iterations, Stop::Evaluations);
             }
             let blank = self.buffers.memory.len() == 0;
@@ -206,7 +208,7 @@ impl Run<'_> {
         let mut step = 1.0;
         let mut best_value = self.value;
         for _ in 0..MAX_TRIALS {
-            if self.evaluations >= self.settings.max_evaluations {
+            if self.evaluations >= self.settings.max_evaluations || interrupt::is_set() {
                 break;
             }
             let b = &mut *self.buffers;

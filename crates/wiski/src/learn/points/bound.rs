@@ -20,6 +20,7 @@ use super::data::Table;
 use super::patterns::Patterns;
 use super::tiles::Sums;
 use crate::error::Result;
+use crate::interrupt;
 
 /// Scales and noise of one output.
 #[derive(Debug, Clone, PartialEq)]
@@ -163,6 +164,7 @@ pub(super) fn bound_and_adjoint(
     let mut by_linear = Mat::zeros(m, scales.len());
     let mut by_scales = Vec::new();
     for (c, own) in scales.iter().enumerate() {
+        interrupt::check()?;
         let solved = solve(c, (sums, &all), patterns, constants, own)?;
         bound += solved.bound;
         let inverse = inverse_of_cholesky(solved.factor.as_ref());

@@ -20,6 +20,7 @@ use super::radial::{Radial, covariance};
 use super::tiles::{Centers, Sums, Tiles};
 use super::{PointsPriors, Precision};
 use crate::error::{Result, length};
+use crate::interrupt;
 use crate::learn::{Bounds, Hyperprior, Objective};
 
 /// Bounds of log ℓ in standardized units, and of log σ² and log scales in units of the targets' mean square.
@@ -181,6 +182,7 @@ impl Fit {
 
     /// Minus bound and priors at the present parameters, and the derivative in every unknown.
     fn value_and_gradient(&mut self, gradient: &mut [f64]) -> Result<f64> {
+        interrupt::check()?;
         let (z, inverse) = self.parameters.scaled();
         let (mut k, slope) = covariance(self.numerics.family, z.as_ref());
         (0..k.nrows()).for_each(|i| k[(i, i)] += self.numerics.jitter);
@@ -190,6 +192,7 @@ impl Fit {
             AnyTiles::Single(tiles) => tiles.forward(&centers),
             AnyTiles::Double(tiles) => tiles.forward(&centers),
         };
+        interrupt::check()?;
         let (bound, adjoint) =
             bound_and_adjoint(&sums, &self.patterns, &self.constants, &self.parameters.scales)?;
         let by_covariance = by_covariance(&sums, &adjoint, l.as_ref());
@@ -199,6 +202,7 @@ impl Fit {
             AnyTiles::Single(tiles) => tiles.backward(&by_gram, by_linear.as_ref()),
             AnyTiles::Double(tiles) => tiles.backward(&by_gram, by_linear.as_ref()),
         };
+        interrupt::check()?;
         self.count_flops();
         self.bound = bound;
 

@@ -19,6 +19,7 @@ use super::{
     Precision, start,
 };
 use crate::error::{Error, Result, length, positive};
+use crate::interrupt;
 use crate::learn::{Adam, Annealing, FnObjective, LbfgsB, Objective};
 
 /// Of the targets' mean square, what the points' function explains at the start.
@@ -287,6 +288,7 @@ impl PointsSearch {
             adam.step(&mut x, &gradient)?;
             bounds.project(&mut x);
         }
+        interrupt::check()?;
         log.flops += fit.flops;
         match best {
             Some((_, x)) => fit.set_unknowns(&x),

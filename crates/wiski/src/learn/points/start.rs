@@ -12,6 +12,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::PointsStart;
 use super::data::Table;
 use super::radial::{squared_distances, squared_norms};
+use crate::interrupt;
 
 const BINS: usize = 16;
 /// The smallest a_k² beside the largest: no column is left out for good.
@@ -97,7 +98,7 @@ pub(super) fn centers(
     for _ in 0..if m < n { ROUNDS } else { 0 } {
         let z_norms = squared_norms(z.as_ref());
         let (mut sums, mut counts) = (Mat::<f64>::zeros(d, m), vec![0.0; m]);
-        for from in (0..n).step_by(BLOCK) {
+        for from in (0..n).step_by(BLOCK).take_while(|_| !interrupt::is_set()) {
             let t = BLOCK.min(n - from);
             let block = (x.as_ref().subcols(from, t), &x_norms[from..from + t]);
             squared_distances((z.as_ref(), &z_norms), block, r2.as_mut().subcols_mut(0, t));

@@ -20,7 +20,7 @@ use super::algebra::{Real, gram_of_columns, mirror, multiply, rounded, solve_low
 use super::data::Table;
 use super::patterns::Patterns;
 use super::radial::{Radial, squared_distances, squared_norms};
-use crate::threads;
+use crate::{interrupt, threads};
 
 /// Rows of a tile: enough for fast products, few enough for a tile of kernel values to stay in the caches.
 const TILE: usize = 256;
@@ -132,7 +132,8 @@ impl<T: Real> Tiles<T> {
             let mut grams: Vec<Option<Mat<f64>>> = vec![None; patterns];
             let mut linear = Mat::<f64>::zeros(p, outputs);
             let (mut part, mut r2) = (Mat::<T>::zeros(p, p), Mat::zeros(norms.len(), TILE));
-            for tile in tiles {
+            // Who asked for the sums looks at the interrupt, too.
+            for tile in tiles.iter_mut().take_while(|_| !interrupt::is_set()) {
                 tile.forward(family, grids, centers, &norms, l.as_ref(), &mut r2);
                 gram_of_columns(part.as_mut(), tile.features.as_ref());
                 let gram = grams[tile.pattern].get_or_insert_with(|| Mat::zeros(p, p));
@@ -176,7 +177,7 @@ impl<T: Real> Tiles<T> {
         let parts = self.in_threads(|tiles| {
             let mut pull = empty();
             let (mut by_k, mut e) = (Mat::<T>::zeros(m, TILE), Mat::zeros(m, TILE));
-            for tile in tiles {
+            for tile in tiles.iter().take_while(|_| !interrupt::is_set()) {
                 let b = by_gram[tile.pattern].as_ref();
                 tile.backward((b, by_linear.as_ref()), &mut by_k, &mut e, &mut pull);
             }
