@@ -8,6 +8,7 @@ mod files;
 mod input;
 mod inputs;
 mod intervals;
+mod latency;
 mod model_options;
 mod names;
 mod output;

@@ -5,6 +5,7 @@ use wiski::model::{Coverage, Prequential, PrequentialClasses, in_user_units};
 use wiski::persist::{Model, Stored};
 
 use crate::intervals::percent;
+use crate::latency::{self, Latencies};
 
 /// The figures of predictions on rows the model had not seen.
 #[derive(Debug, Clone, Copy)]
@@ -114,6 +115,8 @@ pub(crate) struct Summary<'a> {
     pub(crate) passed_over: u64,
     pub(crate) holdout: Option<Figures>,
     pub(crate) seconds: f64,
+    /// How long rows took to be predicted and learned.
+    pub(crate) latencies: Latencies,
     pub(crate) model_file: Option<String>,
     pub(crate) report: Option<String>,
 }
@@ -133,6 +136,10 @@ impl Summary<'_> {
             "prequential": Figures::of_stream(&self.stored.model).json(),
             "holdout": self.holdout.map_or(Value::Null, Figures::json),
             "seconds": { "total": self.seconds, "per_row": self.seconds / (self.rows as f64).max(1.0) },
+            "latency": {
+                "p50": self.latencies.quantile(0.5), "p99": self.latencies.quantile(0.99),
+                "p99.9": self.latencies.quantile(0.999), "max": self.latencies.longest(),
+            },
             "rank": process.map(|(_, p)| p.rank()),
             "engine": process.map(|(_, p)| p.engine()),
             "grid": process.map(|(_, p)| grid_shape(p)),
@@ -173,6 +180,14 @@ impl Summary<'_> {
         }
         let per_row = 1e6 * self.seconds / (self.rows as f64).max(1.0);
         line("time", format!("{:.2} s, {per_row:.1} µs a row", self.seconds));
+        let quantile = |share: f64| self.latencies.quantile(share).map(latency::text);
+        if let (Some(half), Some(most), Some(nearly)) = (quantile(0.5), quantile(0.99), quantile(0.999)) {
+            let longest = latency::text(self.latencies.longest());
+            line(
+                "a row took",
+                format!("{half} (half of them), {most} (99 %), {nearly} (99.9 %), {longest} at most"),
+            );
+        }
         if let Some((class, process)) = process(&self.stored.model) {
             line("grid", grids_and_rank(process));
             line("kernel", kernels(process));

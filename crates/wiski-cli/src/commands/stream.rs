@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use wiski::model::Upkeep;
 
 use self::learner::JournalOptions;
 use self::plan::Plan;
@@ -93,6 +94,12 @@ pub(crate) struct Stream {
     #[arg(long, value_name = "FORMAT", value_enum, num_args = 0..=1, default_missing_value = "csv")]
     emit: Option<Emit>,
 
+    /// Who waits while features are searched for or hyperparameters refitted: the row that brings it about, so that a
+    /// stream leads to the same model every time; or nobody, since it is done beside the stream [default: background
+    /// for --emit from a pipe without --journal, else wait]
+    #[arg(long, value_name = "HOW", value_enum)]
+    search: Option<Search>,
+
     /// Raise an alarm where the target is so many standard deviations off
     #[arg(long, value_name = "SIGMAS", default_value_t = 4.0)]
     alarm: f64,
@@ -121,6 +128,14 @@ enum Emit {
     Ndjson,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Search {
+    /// The row that brings it about waits
+    Wait,
+    /// No row waits
+    Background,
+}
+
 /// What becomes of a row that raises an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum AlarmAction {
@@ -133,5 +148,15 @@ enum AlarmAction {
 impl Stream {
     pub(crate) fn run(&self) -> Result<()> {
         Plan::new(self)?.run()
+    }
+
+    /// Whether rows wait for searches and refits.
+    fn upkeep(&self) -> Upkeep {
+        let is_live = self.emit.is_some() && self.input == "-" && self.journal.journal.is_none();
+        match self.search {
+            None if is_live => Upkeep::Background,
+            Some(Search::Background) => Upkeep::Background,
+            None | Some(Search::Wait) => Upkeep::Wait,
+        }
     }
 }

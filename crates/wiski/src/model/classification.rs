@@ -274,6 +274,10 @@ impl Task for Classification {
         Ok(1.0)
     }
 
+    fn adopt(&mut self, found: &Self) {
+        self.sharpness = found.sharpness;
+    }
+
     fn snapshot(
         &self,
         learner: &Learner,

@@ -17,7 +17,7 @@ use super::online::{Online, check_row};
 use super::reader::Reader;
 use super::regressor::restored_controller;
 use super::remarks::Remark;
-use super::settings::{Schedule, Settings};
+use super::settings::{Schedule, Settings, Upkeep};
 use super::{Outcome, Wiski};
 use crate::conformal::{Conformal, Horizon};
 use crate::error::{Error, Result, length};
@@ -306,6 +306,8 @@ impl OnlineClassifier {
         }
         let before = (online.task.clone(), online.learner.clone(), online.memory.rows.y.clone());
         let corrections = online.corrections.clone();
+        // It does not know the class.
+        online.successor = None;
         let learned = match &mut online.learner {
             Some(learner) => {
                 let added = learner.admit(x, &online.settings);
@@ -343,6 +345,17 @@ impl OnlineClassifier {
     /// last search. Further rows can be learned as before.
     pub fn finish_search(&mut self) -> Result<()> {
         self.online.finish_search()
+    }
+
+    /// Waits for the search or refit that runs beside the stream, if one does, and goes on with what it found
+    /// ([`Upkeep::Background`](super::Upkeep::Background)).
+    pub fn finish_upkeep(&mut self) {
+        self.online.finish_upkeep();
+    }
+
+    /// Says anew whether rows wait for searches and refits.
+    pub fn set_upkeep(&mut self, upkeep: Upkeep) {
+        self.online.settings.upkeep = upkeep;
     }
 
     /// Whether features may still be learned anew from rows in memory.

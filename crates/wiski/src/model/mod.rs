@@ -27,6 +27,7 @@ mod tails;
 mod targets;
 mod text;
 mod units;
+mod upkeep;
 mod wiski;
 
 use crate::error::{Result, length};
@@ -47,6 +48,7 @@ pub use remarks::Remark;
 pub(crate) use schedule::{Fading, brief};
 pub use settings::{
     Features, HalfLife, InputScaling, IntervalKind, Intervals, NoiseModel, Schedule, Settings, TargetScaling,
+    Upkeep,
 };
 pub use snapshots::{JointRows, RowSurface, SampledFunction, Snapshot};
 pub use targets::TargetScale;

@@ -19,21 +19,21 @@ use super::memory::Memory;
 use super::reader::{Published, Reader};
 use super::remarks::{Remark, coarse_axes};
 use super::schedule::{Fading, brief, coarse, frugal, thorough};
-use super::settings::Settings;
+use super::settings::{Settings, Upkeep};
 use super::start;
+use super::upkeep::{Prepared, Successor};
 use crate::error::{Error, Result, finite, length, positive};
-use crate::interrupt;
 use crate::learn::LbfgsB;
 use crate::posterior::Prediction;
 
 /// From so many rows in memory on, a search for a grid tells what refits would.
 const FEWEST_SEARCHED: usize = 400;
 
-/// Corrections to what was found on rows in memory begin with so many of the last of them.
-const REPLAYED: usize = 512;
+/// A refit of a model with a smaller rank takes no longer than a few rows, and is not worth a thread.
+const SMALL_RANK: usize = 100;
 
 /// What the targets of rows mean.
-pub(crate) trait Task: Clone + Serialize + DeserializeOwned {
+pub(crate) trait Task: Clone + Serialize + DeserializeOwned + Send + 'static {
     /// An immutable model for other threads.
     type Snapshot;
 
@@ -70,6 +70,9 @@ pub(crate) trait Task: Clone + Serialize + DeserializeOwned {
 
     /// Brings the scale of the targets up to date, before a refit. Returns by how much their unit has grown.
     fn rescale(&mut self, learner: &mut Learner, settings: &Settings) -> Result<f64>;
+
+    /// Takes over what was found out beside the stream.
+    fn adopt(&mut self, found: &Self);
 
     /// The model as it is now.
     fn snapshot(
@@ -124,6 +127,9 @@ pub(crate) struct Online<T: Task> {
     said: Vec<Prediction>,
     #[serde(skip)]
     failure: Option<Error>,
+    /// What is prepared beside the stream.
+    #[serde(skip)]
+    pub(super) successor: Option<Successor<T>>,
     #[serde(skip)]
     published: Published<T::Snapshot>,
 }
@@ -144,6 +150,7 @@ impl<T: Task> Clone for Online<T> {
             corrections: self.corrections.clone(),
             said: self.said.clone(),
             failure: self.failure.clone(),
+            successor: None,
             published: self.published.clone(),
         }
     }
@@ -177,6 +184,7 @@ impl<T: Task> Online<T> {
             corrections: None,
             said,
             failure: None,
+            successor: None,
             published,
         }
     }
@@ -305,6 +313,7 @@ impl<T: Task> Online<T> {
         if !self.memory.is_empty() {
             self.memory.push(x, y, noise, time);
         }
+        self.successor.iter_mut().for_each(|successor| successor.push(x, y, noise, time));
         self.maintain();
         Ok(outcome)
     }
@@ -321,10 +330,16 @@ impl<T: Task> Online<T> {
         }
         self.memory.push(x, y, noise, time);
         self.task.observed(x, y, None);
+        if let Some(successor) = &mut self.successor {
+            successor.push(x, y, noise, time);
+            self.attend(false);
+            return Ok(Outcome::Learned);
+        }
         let over = self.memory.len().saturating_sub(wanted);
         // One that failed is tried again with a tenth more rows.
         if self.memory.len() >= wanted && over.is_multiple_of(wanted / 10 + 1) {
             match self.task.is_ready(&self.memory) {
+                Ok(true) if self.works_beside() => self.begin_search(false),
                 Ok(true) => {
                     let finished = self.finish_warm_up();
                     self.failure = None;
@@ -349,6 +364,7 @@ impl<T: Task> Online<T> {
 
     /// Ends the warm-up; whether the stream ends with it.
     fn start(&mut self, is_last: bool) -> Result<()> {
+        self.finish_upkeep();
         if self.learner.is_some() {
             return Ok(());
         }
@@ -391,46 +407,25 @@ impl<T: Task> Online<T> {
 
     fn search_memory(&mut self, is_last: bool) -> Result<()> {
         (self.searched_at, self.missed) = (self.memory.len(), 0);
-        self.rising = if self.settings.is_additive() {
-            start::clocks(&self.memory, &self.settings, self.input_dim)
-        } else {
-            self.memory.rising_columns(self.input_dim)
-        };
-        let mut task = self.task.clone();
-        let settings = self.settings.for_search(self.memory.len(), is_last);
-        self.is_brief = settings.features != self.settings.features;
-        let learner = task.start(&self.memory, &settings, self.input_dim)?;
-        // A candidate that was interrupted looks like one that failed, so what the others led to does not count.
-        interrupt::check()?;
-        let refits = self.learner.as_ref().map_or(0, |before| before.refits() + 1);
-        self.corrections = self.new_corrections(&mut task, &learner)?;
-        (self.task, self.learner) = (task, Some(Box::new(learner.after_refits(refits))));
-        self.publish_to_readers();
+        let prepared =
+            Prepared::by_search(self.task.clone(), &self.memory, &self.settings, self.input_dim, is_last)?;
+        self.task = prepared.task.clone();
+        self.adopt(prepared);
         Ok(())
     }
 
-    /// Corrections to what was found on the rows in memory, over what its inducing points read, or all coordinates.
-    /// The last rows in memory are gone through again, each predicted as if it had not been learned.
-    fn new_corrections(&self, task: &mut T, learner: &Learner) -> Result<Option<Box<Corrections>>> {
-        if !self.settings.tracking {
-            return Ok(None);
+    /// Goes on with what was prepared.
+    fn adopt(&mut self, prepared: Prepared<T>) {
+        if let Some(search) = prepared.search {
+            let refits = self.learner.as_ref().map_or(0, |before| before.refits() + 1);
+            self.learner = Some(Box::new(prepared.learner.after_refits(refits)));
+            (self.corrections, self.rising, self.is_brief) =
+                (prepared.corrections, search.rising, search.is_brief);
+        } else {
+            self.learner = Some(prepared.learner);
+            self.corrections.iter_mut().for_each(|corrections| corrections.rescale(prepared.growth));
         }
-        let rows = &self.memory.rows;
-        let (h, dim) = (learner.encoder().encode_all(&rows.x)?, learner.encoder().map().output_dim());
-        let first = learner.first().stats().lattice().points().map_or(0, |points| dim - points.dim());
-        let mut corrections = Corrections::new(&h, dim, first, learner.processes().len())?;
-        // On a large grid a prediction takes too long.
-        let again = if learner.first().follows_in_steps() { 0 } else { REPLAYED };
-        for i in rows.len().saturating_sub(again)..rows.len() {
-            let (x, row) =
-                (&rows.x[i * self.input_dim..][..self.input_dim], task.row(rows.y[i], rows.noise[i]));
-            if learner.encoder().scaling().reaches(x)
-                && let Ok(mut said) = learner.predict_without(x, row.each)
-            {
-                corrections.step(&h[i * dim..(i + 1) * dim], &row, &mut said);
-            }
-        }
-        Ok(Some(Box::new(corrections)))
+        self.publish_to_readers();
     }
 
     /// Corrects what the processes say about the next row by what the last rows said beyond the model.
@@ -460,39 +455,124 @@ impl<T: Task> Online<T> {
         }
     }
 
-    /// What a row brings about beside being learned: a refit, or features learned anew.
-    fn maintain(&mut self) {
-        let Some(learner) = &self.learner else { return };
+    /// The optimizer of a refit, if one is due.
+    fn due_refit(&self) -> Option<LbfgsB> {
+        let learner = self.learner.as_ref()?;
         // Rows in memory are searched anew when they have doubled; what they say in between is not worth a refit.
         let is_searched = self.is_searching() && self.memory.len() >= FEWEST_SEARCHED;
-        let is_refit = !(is_searched && self.settings.searches_grid(self.input_dim));
-        if is_refit && learner.is_refit_due(self.settings.schedule) {
-            let count = learner.count();
-            let optimizer = match learner.first().follows_in_steps() {
-                true => coarse(),
-                false if self.settings.is_additive() => frugal(count),
-                false => brief(),
-            };
-            let refitted = self.refit_with(&optimizer);
-            self.note(refitted);
+        if is_searched && self.settings.searches_grid(self.input_dim)
+            || !learner.is_refit_due(self.settings.schedule)
+        {
+            return None;
         }
+        Some(match learner.first().follows_in_steps() {
+            true => coarse(),
+            false if self.settings.is_additive() => frugal(learner.count()),
+            false => brief(),
+        })
+    }
+
+    /// Whether a search that is due is the last one; `None` if none is.
+    fn due_search(&self) -> Option<bool> {
         let (rows, memory) = (self.memory.len(), self.settings.memory_rows(self.input_dim));
         // The work of all searches is then at most twice that of the last; more only where the rows leave the grid.
         let is_due = !self.has_points() && rows >= 2 * self.searched_at.max(1)
             || self.missed > 20 + self.searched_at / 4;
-        if rows > 0 && (is_due || rows >= memory) {
+        (rows > 0 && (is_due || rows >= memory)).then_some(rows >= memory)
+    }
+
+    /// What a row brings about beside being learned: a refit, or features learned anew.
+    fn maintain(&mut self) {
+        if self.works_beside() {
+            return self.maintain_beside();
+        }
+        if let Some(optimizer) = self.due_refit() {
+            let refitted = self.refit_with(&optimizer);
+            self.note(refitted);
+        }
+        if let Some(is_last) = self.due_search() {
             // Should the search fail, features stay as they are.
-            let searched = self.search(rows >= memory);
-            if rows >= memory && searched != Err(Error::Interrupted) {
+            let searched = self.search(is_last);
+            if is_last && searched != Err(Error::Interrupted) {
                 self.settle();
             }
             self.note(searched);
         }
     }
 
+    fn works_beside(&self) -> bool {
+        cfg!(feature = "threads") && self.settings.upkeep == Upkeep::Background
+    }
+
+    /// As [`Online::maintain`], on another thread but for what takes no longer than a few rows.
+    fn maintain_beside(&mut self) {
+        self.attend(false);
+        if self.successor.is_some() {
+            return;
+        }
+        if let Some(is_last) = self.due_search() {
+            self.begin_search(is_last);
+        } else if let (Some(optimizer), Some(learner)) = (self.due_refit(), &self.learner) {
+            if learner.first().rank() < SMALL_RANK && !learner.first().follows_in_steps() {
+                let refitted = self.refit_with(&optimizer);
+                self.note(refitted);
+            } else {
+                let (task, settings) = (self.task.clone(), self.settings.clone());
+                self.successor = Some(Successor::by_refit(task, learner.clone(), settings, optimizer));
+            }
+        }
+    }
+
+    /// Begins a search on the rows in memory beside the stream.
+    fn begin_search(&mut self, is_last: bool) {
+        let (task, memory, settings) = (self.task.clone(), self.memory.clone(), self.settings.clone());
+        self.successor = Some(Successor::by_search(task, memory, settings, self.input_dim, is_last));
+    }
+
+    /// Lets what is prepared beside the stream catch up, with `all` rows or a few, and take over when it has.
+    fn attend(&mut self, all: bool) {
+        let Some(successor) = &mut self.successor else { return };
+        match successor.attend(&self.settings, all) {
+            Ok(None) => {}
+            Ok(Some(prepared)) => {
+                self.successor = None;
+                self.take_over(prepared);
+            }
+            Err(error) => {
+                self.successor = None;
+                // Tried again when it is due the next time, not with every row.
+                self.learner.iter_mut().for_each(|learner| learner.postpone_refit());
+                self.searched_at = self.memory.len();
+                if self.learner.is_some() && self.memory.len() >= self.settings.memory_rows(self.input_dim) {
+                    self.settle();
+                }
+                self.note(Err(error));
+            }
+        }
+    }
+
+    fn take_over(&mut self, prepared: Prepared<T>) {
+        self.task.adopt(&prepared.task);
+        let search = prepared.search.as_ref().map(|search| (search.rows, search.is_last));
+        self.adopt(prepared);
+        let Some((rows, is_last)) = search else { return };
+        (self.searched_at, self.missed) = (rows, 0);
+        if !self.settings.learns_anew(self.input_dim) {
+            self.memory = Memory::default();
+        } else if is_last || self.memory.len() >= self.settings.memory_rows(self.input_dim) {
+            self.settle();
+        }
+    }
+
+    /// Waits for what is prepared beside the stream, and goes on with it.
+    pub(crate) fn finish_upkeep(&mut self) {
+        self.attend(true);
+    }
+
     /// Learns features anew from the rows in memory, if there are more than at the last search: where a stream ends
     /// before its memory is full.
     pub(crate) fn finish_search(&mut self) -> Result<()> {
+        self.finish_upkeep();
         if self.learner.is_none() {
             return self.start(true);
         }
@@ -524,11 +604,13 @@ impl<T: Task> Online<T> {
 
     /// Fits the hyperparameters to everything learned so far, whatever the schedule.
     pub(crate) fn refit(&mut self) -> Result<()> {
+        self.finish_upkeep();
         self.refit_with(&thorough())
     }
 
     /// Ends learning of features: from here on a row has the same coordinates for ever.
     pub(crate) fn freeze_features(&mut self) -> Result<()> {
+        self.finish_upkeep();
         let learner =
             self.learner.as_deref_mut().ok_or(Error::NotReady { operation: "freezing features" })?;
         learner.freeze()?;
@@ -553,6 +635,8 @@ impl<T: Task> Online<T> {
         positive("noise", noise, 0)?;
         self.require_settled("forget")?;
         let learner = self.learner.as_deref_mut().ok_or(Error::NotReady { operation: "forget" })?;
+        // It would still have the row.
+        self.successor = None;
         let discounted = noise * self.task.discount(x, y);
         learner.forget(x, &self.task.row(y, discounted))?;
         self.memory.remove(x, y, noise);
@@ -562,6 +646,7 @@ impl<T: Task> Online<T> {
 
     /// Every row so far counts `factor` times as much.
     pub(crate) fn decay(&mut self, factor: f64) -> Result<()> {
+        self.successor = None;
         self.settled("decay")?.decay(factor)?;
         // The rows in memory do not know what they count now.
         self.memory = Memory::default();
@@ -579,6 +664,7 @@ impl<T: Task> Online<T> {
             return Err(Error::Unsupported { operation: "merge", reason });
         }
         task.merge(&mut learner, &other.task, theirs, &self.settings)?;
+        self.successor = None;
         (self.task, self.learner) = (task, Some(Box::new(learner)));
         self.extend_corrections();
         // The rows in memory are not all of them any more.
@@ -688,6 +774,10 @@ mod tests {
 
         fn rescale(&mut self, _: &mut Learner, _: &Settings) -> Result<f64> {
             Err(Error::Unsupported { operation: "refit", reason: "it is made to fail" })
+        }
+
+        fn adopt(&mut self, found: &Self) {
+            self.0.adopt(&found.0);
         }
 
         fn snapshot(

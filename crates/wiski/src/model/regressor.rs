@@ -20,7 +20,7 @@ use super::online::{Online, Task};
 use super::reader::Reader;
 use super::remarks::Remark;
 use super::schedule::{Fading, thorough};
-use super::settings::{Features, InputScaling, NoiseModel, Settings, TargetScaling};
+use super::settings::{Features, InputScaling, NoiseModel, Settings, TargetScaling, Upkeep};
 use super::snapshots::{RowSurface, SampledFunction, Snapshot};
 use super::start;
 use super::tails::Tails;
@@ -224,6 +224,13 @@ impl Task for Regression {
         learner.rescale_targets((new.shift - old.shift) / old.scale, growth)?;
         self.scale = new;
         Ok(growth)
+    }
+
+    fn adopt(&mut self, found: &Self) {
+        self.scale = found.scale;
+        if found.guard.count() > self.guard.count() {
+            (self.guard, self.moments) = (found.guard.clone(), found.moments);
+        }
     }
 
     fn snapshot(
@@ -699,6 +706,17 @@ impl OnlineRegressor {
             self.begin_intervals();
         }
         Ok(())
+    }
+
+    /// Waits for the search or refit that runs beside the stream, if one does, and goes on with what it found
+    /// ([`Upkeep::Background`](super::Upkeep::Background)).
+    pub fn finish_upkeep(&mut self) {
+        self.online.finish_upkeep();
+    }
+
+    /// Says anew whether rows wait for searches and refits.
+    pub fn set_upkeep(&mut self, upkeep: Upkeep) {
+        self.online.settings.upkeep = upkeep;
     }
 
     /// Whether features may still be learned anew from rows in memory.

@@ -122,6 +122,17 @@ pub enum HalfLife {
     Time(f64),
 }
 
+/// Who waits for a search for features or a refit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Upkeep {
+    /// The row that brings it about: a stream leads to the same model every time.
+    #[default]
+    Wait,
+    /// Nobody: it is done on another thread, and rows are predicted and learned as before until it is over. When that is
+    /// depends on the machine, and so does what follows.
+    Background,
+}
+
 /// Where the ends of intervals come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IntervalKind {
@@ -233,6 +244,9 @@ pub struct Settings {
     pub rank_tolerance: f64,
     /// Exponential forgetting.
     pub half_life: Option<HalfLife>,
+    /// Who waits for searches and refits. No part of a file: a model that is read waits until told otherwise.
+    #[serde(skip)]
+    pub upkeep: Upkeep,
     /// The seed of everything random.
     pub seed: u64,
 }
@@ -267,6 +281,7 @@ impl Default for Settings {
             engine: Engine::Auto,
             rank_tolerance: 1e-12,
             half_life: None,
+            upkeep: Upkeep::Wait,
             seed: 0,
         }
     }

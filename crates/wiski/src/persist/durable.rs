@@ -11,6 +11,7 @@ use super::file::{failed, load, save};
 use super::journal::{Journal, Sync};
 use super::{Answer, Row, Stored};
 use crate::error::{Error, Result};
+use crate::model::Upkeep;
 
 /// How a [`Durable`] model keeps its journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +131,11 @@ impl Durable {
     /// The model with its columns.
     pub fn stored(&self) -> &Stored {
         &self.stored
+    }
+
+    /// Says anew whether rows wait for searches and refits.
+    pub fn set_upkeep(&mut self, upkeep: Upkeep) {
+        self.stored.model.set_upkeep(upkeep);
     }
 
     /// What went wrong beside the rows since the last call, if anything did.

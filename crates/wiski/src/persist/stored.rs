@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::conformal::{Horizon, Interval};
 use crate::error::{Error, Result, length};
-use crate::model::{ClassPrediction, NoiseModel, OnlineClassifier, OnlineRegressor, Remark, Settings};
+use crate::model::{
+    ClassPrediction, NoiseModel, OnlineClassifier, OnlineRegressor, Remark, Settings, Upkeep,
+};
 use crate::posterior::Prediction;
 use crate::saved::{Restore, restored_after_reading};
 
@@ -220,6 +222,22 @@ impl Model {
         match self {
             Self::Regressor(model) => model.finish_search(),
             Self::Classifier(model) => model.finish_search(),
+        }
+    }
+
+    /// Waits for the search or refit that runs beside the stream, if one does.
+    pub fn finish_upkeep(&mut self) {
+        match self {
+            Self::Regressor(model) => model.finish_upkeep(),
+            Self::Classifier(model) => model.finish_upkeep(),
+        }
+    }
+
+    /// Says anew whether rows wait for searches and refits.
+    pub fn set_upkeep(&mut self, upkeep: Upkeep) {
+        match self {
+            Self::Regressor(model) => model.set_upkeep(upkeep),
+            Self::Classifier(model) => model.set_upkeep(upkeep),
         }
     }
 

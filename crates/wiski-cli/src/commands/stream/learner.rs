@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use wiski::model::ClassPrediction;
+use wiski::model::{ClassPrediction, Upkeep};
 use wiski::persist::{Answer, Durable, DurableOptions, Model, Row, Stored, Sync};
 
 use crate::input;
@@ -117,6 +117,21 @@ impl Learner {
         }
     }
 
+    /// Whether rows wait for searches and refits.
+    pub(crate) fn set_upkeep(&mut self, upkeep: Upkeep) {
+        match self {
+            Self::Memory(stored) => stored.model.set_upkeep(upkeep),
+            Self::Journal { durable, .. } => durable.set_upkeep(upkeep),
+        }
+    }
+
+    /// Waits for what runs beside the stream.
+    pub(crate) fn finish_upkeep(&mut self) {
+        if let Self::Memory(stored) = self {
+            stored.model.finish_upkeep();
+        }
+    }
+
     /// What went wrong beside the rows since the last call.
     pub(crate) fn take_failure(&mut self) -> Option<wiski::Error> {
         match self {
@@ -146,7 +161,7 @@ fn settings(model: &Model) -> &wiski::Settings {
 
 /// The drift detector's sums are state, not a setting.
 fn same_options(a: &wiski::Settings, b: &wiski::Settings) -> bool {
-    let plain = |s: &wiski::Settings| wiski::Settings { drift: None, ..s.clone() };
+    let plain = |s: &wiski::Settings| wiski::Settings { drift: None, upkeep: Upkeep::Wait, ..s.clone() };
     plain(a) == plain(b)
 }
 

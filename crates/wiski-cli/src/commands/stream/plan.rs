@@ -70,7 +70,8 @@ impl<'a> Plan<'a> {
             (None, None) => bail!("there is no model to go on with"),
         };
         let keep_rejected = options.reading.on_bad_row == OnBadRow::Skip;
-        let learner = Learner::new(stored, &options.journal, keep_rejected)?;
+        let mut learner = Learner::new(stored, &options.journal, keep_rejected)?;
+        learner.set_upkeep(options.upkeep());
         if let Some(note) = inputs.and_then(|inputs| inputs.note()) {
             eprintln!("wiski: {note}");
         }

@@ -19,6 +19,7 @@ use super::lines::{self, Emitted, Predictions, Promise};
 use super::recording::Recording;
 use super::{AlarmAction, Stream};
 use crate::input::{self, Row};
+use crate::latency::Latencies;
 use crate::output;
 use crate::progress::Progress;
 use crate::reading::{self, BadRows, Stopped};
@@ -38,6 +39,8 @@ pub(super) struct Run<'a> {
     rows: u64,
     /// Rows that raised an alarm and were not learned.
     passed_over: u64,
+    /// How long rows took to be predicted and learned.
+    latencies: Latencies,
     start: Instant,
 }
 
@@ -58,6 +61,7 @@ impl<'a> Run<'a> {
             chance: Xoshiro256PlusPlus::seed_from_u64(options.model_options.seed ^ 0x9E37_79B9_7F4A_7C15),
             rows: 0,
             passed_over: 0,
+            latencies: Latencies::default(),
             start: Instant::now(),
             learner,
         })
@@ -102,7 +106,10 @@ impl<'a> Run<'a> {
         if glitch {
             learned.target = Target::Missing;
         }
-        let answer = match self.learner.step(&learned) {
+        let begun = Instant::now();
+        let stepped = self.learner.step(&learned);
+        self.latencies.record(begun.elapsed().as_secs_f64());
+        let answer = match stepped {
             Ok(answer) => answer,
             // What is wrong with a file is not the row's fault.
             Err(
@@ -232,6 +239,9 @@ impl<'a> Run<'a> {
         if self.rows == 0 && self.learner.stored().rows == 0 {
             bail!("{} has no rows", feed.name());
         }
+        if !live {
+            self.learner.finish_upkeep();
+        }
         let mut stored = self.learner.finish()?;
         if !live && stored.model.is_ready() {
             // The last rows came after the last search for features.
@@ -258,6 +268,7 @@ impl<'a> Run<'a> {
             passed_over: self.passed_over,
             holdout,
             seconds: self.start.elapsed().as_secs_f64(),
+            latencies: self.latencies.clone(),
             model_file: self.options.model.as_ref().map(|p| p.display().to_string()),
             report: None,
         };

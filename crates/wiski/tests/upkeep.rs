@@ -1,0 +1,121 @@
+//! Searches and refits beside the stream: no row is lost, and what takes over has learned all of them.
+#![cfg(feature = "threads")]
+
+use rand::{RngExt, SeedableRng};
+use rand_distr::StandardNormal;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use wiski::model::Upkeep;
+use wiski::{Classes, OnlineClassifier, OnlineGp, OnlineRegressor, Settings, Wiski, persist};
+
+fn rows(count: usize) -> Vec<([f64; 3], f64)> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+    (0..count)
+        .map(|_| {
+            let x = [rng.random(), rng.random(), rng.random::<f64>()];
+            let noise: f64 = rng.sample(StandardNormal);
+            (x, (6.0 * x[0]).sin() + x[1] * x[2] + 0.1 * noise)
+        })
+        .collect()
+}
+
+fn settings(features: &str) -> Settings {
+    let features = features.parse().unwrap();
+    Settings { features, memory: 700, upkeep: Upkeep::Background, ..Settings::default() }
+}
+
+/// The posterior of all rows under the scales, features and hyperparameters of a model, computed at once, is the model's.
+fn assert_has_learned(model: &OnlineRegressor, rows: &[([f64; 3], f64)]) {
+    let (inner, encoder, scale) = (model.model().unwrap(), model.encoder().unwrap(), model.target_scale());
+    let lattice = inner.stats().lattice();
+    let builder = lattice.grids().iter().fold(Wiski::builder(), |b, grid| b.grid(grid.clone()));
+    let builder = lattice.points().into_iter().fold(builder, |b, points| b.points(points.clone()));
+    let builder = inner.kernels().iter().fold(builder, |b, kernel| b.kernel(kernel.clone()));
+    let mut batch = builder.noise(inner.noise()).rank_tolerance(1e-12).build().unwrap();
+    assert_eq!(model.count(), rows.len() as f64);
+    for (x, y) in rows {
+        let h = model.coordinates(x).unwrap();
+        batch.observe(&h, (y - scale.shift) / scale.scale).unwrap();
+    }
+    assert_eq!(encoder.input_dim(), 3);
+    for (x, _) in rows.iter().step_by(37) {
+        let (p, q) =
+            (model.predict_ahead(x).unwrap(), batch.predict(&model.coordinates(x).unwrap()).unwrap());
+        // The model drops eigenvalues of its prior below 10⁻⁶ of the largest.
+        assert!((p.mean - scale.shift - scale.scale * q.mean).abs() < 1e-4, "{} {}", p.mean, q.mean);
+        assert!((p.variance / (q.variance * scale.scale.powi(2)) - 1.0).abs() < 1e-2);
+    }
+}
+
+#[test]
+fn what_takes_over_has_learned_every_row() {
+    for features in ["additive", "points:40"] {
+        let all = rows(1500);
+        let mut model = OnlineRegressor::new(3, settings(features)).unwrap();
+        let mut predicted = 0;
+        for (i, (x, y)) in all.iter().enumerate() {
+            predicted += usize::from(model.step(x, *y).unwrap().is_some());
+            // As if rows came slowly: what was begun ends before the next few.
+            if i % 100 == 99 {
+                model.finish_upkeep();
+                assert!(i < 400 || model.is_ready());
+            }
+        }
+        assert!(predicted > 1000, "{predicted}");
+        model.finish_upkeep();
+        assert!(!model.is_searching(), "the rows in memory have been let go of");
+        assert_eq!(model.take_failure(), None);
+        assert_has_learned(&model, &all);
+        assert!(model.metrics().rmse() < 0.2, "{}", model.metrics().rmse());
+    }
+}
+
+#[test]
+fn rows_that_come_at_once_are_all_learned_in_the_end() {
+    let all = rows(1500);
+    let mut model = OnlineRegressor::new(3, settings("additive")).unwrap();
+    all.iter().for_each(|(x, y)| drop(model.step(x, *y).unwrap()));
+    // A copy and a file are of the model as it is, and go on by themselves.
+    let mut copy = model.clone();
+    let bytes = persist::to_bytes(&model).unwrap();
+    let mut read: OnlineRegressor = persist::from_bytes(&bytes).unwrap();
+    assert_eq!(read.settings().upkeep, Upkeep::Wait);
+    for model in [&mut model, &mut copy, &mut read] {
+        model.finish_search().unwrap();
+        assert_has_learned(model, &all);
+    }
+}
+
+#[test]
+fn what_is_prepared_is_dropped_where_it_would_be_wrong() {
+    let all = rows(1200);
+    let mut model = OnlineRegressor::new(3, settings("additive")).unwrap();
+    all.iter().take(650).for_each(|(x, y)| drop(model.step(x, *y).unwrap()));
+    model.finish_upkeep();
+    model.freeze_features().unwrap();
+    // Whether or not a refit is on its way, a row that is un-learned is gone.
+    for (x, y) in &all[650..] {
+        model.step(x, *y).unwrap();
+        if y.to_bits() % 7 == 0 {
+            model.forget(x, *y).unwrap();
+        }
+    }
+    model.finish_upkeep();
+    let left = all.iter().enumerate().filter(|(i, (_, y))| *i < 650 || y.to_bits() % 7 != 0);
+    let left: Vec<([f64; 3], f64)> = left.map(|(_, row)| *row).collect();
+    assert_has_learned(&model, &left);
+    // Nor does a class that comes late get lost.
+    let settings = Settings { memory: 300, ..settings("additive") };
+    let mut model = OnlineClassifier::new(3, Classes::discovered().adding_unseen(), settings).unwrap();
+    for (i, (x, _)) in all.iter().enumerate() {
+        let label = if i == 500 {
+            "late"
+        } else if x[0] > 0.5 {
+            "a"
+        } else {
+            "b"
+        };
+        model.step(x, label).unwrap();
+    }
+    model.finish_search().unwrap();
+    assert_eq!((model.classes().len(), model.count()), (3, 1200.0));
+}
