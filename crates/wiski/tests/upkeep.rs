@@ -73,7 +73,7 @@ fn what_takes_over_has_learned_every_row() {
 fn rows_that_come_at_once_are_all_learned_in_the_end() {
     let all = rows(1500);
     let mut model = OnlineRegressor::new(3, settings("additive")).unwrap();
-    all.iter().for_each(|(x, y)| drop(model.step(x, *y).unwrap()));
+    all.iter().for_each(|(x, y)| assert!(model.step(x, *y).is_ok()));
     // A copy and a file are of the model as it is, and go on by themselves.
     let mut copy = model.clone();
     let bytes = persist::to_bytes(&model).unwrap();
@@ -89,7 +89,7 @@ fn rows_that_come_at_once_are_all_learned_in_the_end() {
 fn what_is_prepared_is_dropped_where_it_would_be_wrong() {
     let all = rows(1200);
     let mut model = OnlineRegressor::new(3, settings("additive")).unwrap();
-    all.iter().take(650).for_each(|(x, y)| drop(model.step(x, *y).unwrap()));
+    all.iter().take(650).for_each(|(x, y)| assert!(model.step(x, *y).is_ok()));
     model.finish_upkeep();
     model.freeze_features().unwrap();
     // Whether or not a refit is on its way, a row that is un-learned is gone.
