@@ -112,10 +112,10 @@ fn a_file_goes_on_with_the_same_intervals_and_readers_see_them() {
 
     model.publish();
     let snapshot = model.reader().latest().unwrap();
-    let p = snapshot.predict(&[0.4]).unwrap();
-    for (horizon, want) in [
-        (Horizon::Next, model.predict_interval(&[0.4], 0.8).unwrap()),
-        (Horizon::Ahead, model.predict_interval_ahead(&[0.4], 0.8).unwrap()),
+    let (next, ahead) = (snapshot.predict(&[0.4]).unwrap(), snapshot.predict_ahead(&[0.4]).unwrap());
+    for (p, horizon, want) in [
+        (next, Horizon::Next, model.predict_interval(&[0.4], 0.8).unwrap()),
+        (ahead, Horizon::Ahead, model.predict_interval_ahead(&[0.4], 0.8).unwrap()),
     ] {
         let seen = snapshot.interval(&p, 0.8, horizon).unwrap();
         assert!((seen.lower - want.lower).abs() < 1e-9 && (seen.upper - want.upper).abs() < 1e-9);

@@ -211,7 +211,7 @@ impl Task for Classification {
         RowTargets { each: &self.targets, class: Some(class), unseen, reach: f64::INFINITY, softmax }
     }
 
-    fn observed(&mut self, _: &[f64], _: f64, _: Option<(f64, f64)>) {}
+    fn observed(&mut self, _: &[f64], _: f64, _: Option<(bool, f64)>) {}
 
     fn forgotten(&mut self, _: &[f64], _: f64) {}
 

@@ -52,6 +52,8 @@ const RESTING: f64 = 0.95;
 const STRIDE: f64 = 4.0;
 /// Beyond so many deviations a residual counts as if it were there, and densities are flat.
 const CLIP: f64 = 5.0;
+/// How sure the model may be of itself, as a share of the targets' variance: what is smaller is not worth a correction.
+const LEAST_VARIANCE: f64 = 4e-4;
 /// The spread q follows residuals over at least so many rows.
 const SPREAD_ROWS: f64 = 200.0;
 /// The most inducing points, and the most coordinates that have a feature each.
@@ -387,10 +389,12 @@ impl Corrections {
 
 /// What is said with a correction of the given mean and variance.
 fn corrected(prediction: &Prediction, shift: f64, variance: f64, spread: f64) -> Prediction {
+    // What the model says is raised to what it may say at least.
+    let raised = (LEAST_VARIANCE / (prediction.variance + prediction.noise)).max(1.0);
     Prediction {
         mean: prediction.mean + shift,
-        variance: spread * prediction.variance + variance,
-        noise: spread * prediction.noise,
+        variance: raised * spread * prediction.variance + variance,
+        noise: raised * spread * prediction.noise,
     }
 }
 
@@ -400,7 +404,7 @@ fn log_density(said: &[Prediction], row: &RowTargets, latents: &mut [Vec<f64>; 4
         return class_probability(said, class, softmax, latents).max(f64::MIN_POSITIVE).ln();
     }
     let one = |(p, t): (&Prediction, &crate::likelihood::Target)| {
-        let total = p.variance + p.noise;
+        let total = (p.variance + p.noise).max(LEAST_VARIANCE);
         -0.5 * (((t.value - p.mean).powi(2) / total).min(CLIP * CLIP) + total.ln())
     };
     said.iter().zip(row.each).map(one).sum()
@@ -541,7 +545,7 @@ mod tests {
         let change = corrections.change();
         assert!(change.weight > 0.9 && change.span > 50.0, "{change:?}");
         let error = run(&mut corrections, 2300, 1000, |_, h| 1.0 - h[0] + h[1]) / 1000.0;
-        assert!(error < 1.15 * 0.04, "{error} where the noise has 0.04 and the model alone some 2.7");
+        assert!(error < 1.35 * 0.04, "{error} where the noise has 0.04 and the model alone some 2.7");
         // Back to what it was.
         run(&mut corrections, 3300, 3000, |_, h| h[0]);
         assert!(corrections.rests(), "{:?}", corrections.change());

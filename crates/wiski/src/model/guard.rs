@@ -1,12 +1,13 @@
 //! Outliers among targets: one wild number must not blind a model for thousands of rows.
 //!
-//! A row whose target is z deviations off, where |z| is above the reach of eight, is taken in with (|z|/8)³ times the noise:
-//! its pull on the mean, z/(|z|/8)³, and on the noise fall off with its size. Everything else is learned as it is, so that
-//! rows can be un-learned and models merged exactly; of the last outliers it is kept by how much they were discounted.
+//! A row whose target is off by more than the reach of eight deviations (and by more than four deviations of all targets,
+//! since a model may be too sure of itself) is taken in with more noise, by the third power of how many times the reach that
+//! is: its pull on the mean and on the noise falls off with its size. Everything else is learned as it is, so that rows can
+//! be un-learned and models merged exactly; of the last outliers it is kept by how much they were discounted.
 //!
-//! Where more than one row in ten is that far off, they are no outliers but a change, and count in full. In the warm-up,
-//! where nothing is predicted, the distance from the quartiles of the targets takes the place of z, with a reach of a
-//! hundred times their distance.
+//! Where more than one row in ten is that far off, they are no outliers but a change, and count in full, the first of them
+//! too: they are un-learned as they were and learned anew. In the warm-up, where nothing is predicted, a target farther from
+//! the quartiles of all than a hundred times their distance is left out.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -14,12 +15,14 @@ use std::collections::VecDeque;
 use crate::error::{Result, finite};
 
 /// How many deviations off a target counts in full.
-const REACH: f64 = 8.0;
+pub(super) const REACH: f64 = 8.0;
 /// The rows over which outliers are counted, and the share of them at which they are a change.
 const RECENT: f64 = 50.0;
 const CHANGE: f64 = 0.1;
 /// In the warm-up: how many distances of the quartiles.
 const QUARTILES: f64 = 100.0;
+/// What the noise of a target that is left out is multiplied by, and by its square.
+const LEFT_OUT: f64 = 1e12;
 /// With fewer targets their quartiles say little.
 const FEWEST: usize = 20;
 /// The outliers that can be un-learned.
@@ -31,6 +34,8 @@ struct Outlier {
     x: Vec<f64>,
     y: f64,
     factor: f64,
+    /// The number of the row.
+    row: u64,
 }
 
 /// What a stream has had of outliers.
@@ -39,7 +44,8 @@ struct Outlier {
 pub(crate) struct Guard {
     /// Their share among the last rows.
     recent: f64,
-    /// Their number in all.
+    /// Rows so far, and outliers among them.
+    rows: u64,
     count: u64,
     kept: VecDeque<Outlier>,
 }
@@ -56,12 +62,25 @@ impl Guard {
         if self.recent < CHANGE { REACH } else { f64::INFINITY }
     }
 
-    /// Takes note of a row whose noise was multiplied by `factor`, and of how far off it was.
-    pub(crate) fn observed(&mut self, x: &[f64], y: f64, factor: f64, z: f64) {
-        self.recent += (f64::from(u8::from(z.abs() > REACH)) - self.recent) / RECENT;
+    /// Takes note of a row, whether its target was out of reach, and by how much its noise was multiplied.
+    pub(crate) fn observed(&mut self, x: &[f64], y: f64, factor: f64, is_out: bool) {
+        self.rows += 1;
+        self.recent += (f64::from(u8::from(is_out)) - self.recent) / RECENT;
         if factor > 1.0 {
             self.note(x, y, factor);
         }
+    }
+
+    /// Once the last outliers turn out to be a change: them, to be learned in full, each with what its noise was multiplied
+    /// by.
+    pub(crate) fn reinstated(&mut self) -> Vec<(Vec<f64>, f64, f64)> {
+        if self.recent < CHANGE {
+            return Vec::new();
+        }
+        let first = self.rows.saturating_sub(RECENT as u64);
+        let recent = self.kept.iter().take_while(|outlier| outlier.row > first).count();
+        self.count -= recent as u64;
+        self.kept.drain(..recent).map(|outlier| (outlier.x, outlier.y, outlier.factor)).collect()
     }
 
     /// By how much the noise of a row was multiplied when it was learned.
@@ -74,8 +93,8 @@ impl Guard {
     /// quartiles say, or more if it was more when a row was learned. `None` if no row is an outlier.
     pub(crate) fn factors(&self, x: &[f64], dim: usize, y: &[f64]) -> Option<Vec<f64>> {
         let range = range(y);
-        let plain =
-            |y: f64| range.map_or(1.0, |(first, third, far)| ((y - third).max(first - y) / far).powi(3));
+        let is_far = |y: f64| range.is_some_and(|(first, third, far)| (y - third).max(first - y) > far);
+        let plain = |y: f64| if is_far(y) { LEFT_OUT * (1.0 + y * y) } else { 1.0 };
         let rows = x.chunks_exact(dim).zip(y);
         let factors: Vec<f64> = rows.map(|(x, &y)| plain(y).max(self.factor(x, y))).collect();
         factors.iter().any(|&factor| factor > 1.0).then_some(factors)
@@ -94,7 +113,7 @@ impl Guard {
     fn note(&mut self, x: &[f64], y: f64, factor: f64) {
         self.count += 1;
         self.kept.truncate(KEPT - 1);
-        self.kept.push_front(Outlier { x: x.to_vec(), y, factor });
+        self.kept.push_front(Outlier { x: x.to_vec(), y, factor, row: self.rows });
     }
 
     /// The number of rows that were discounted.
@@ -129,13 +148,20 @@ mod tests {
     #[test]
     fn outliers_in_a_row_are_a_change() {
         let mut guard = Guard::default();
-        (0..1000).for_each(|i| guard.observed(&[0.0], 0.0, 1.0, if i % 50 == 0 { 1e4 } else { 1.0 }));
-        assert_eq!(guard.reach(), REACH, "one row in fifty");
+        let factor = |is_out: bool| if is_out { 7.0 } else { 1.0 };
+        (0..1000).for_each(|i| guard.observed(&[0.0], 0.0, factor(i % 50 == 0), i % 50 == 0));
+        assert_eq!((guard.reach(), guard.count()), (REACH, 20), "one row in fifty");
+        assert!(guard.reinstated().is_empty());
         let until = (0..20).take_while(|_| {
-            guard.observed(&[0.0], 0.0, 1.0, 20.0);
+            guard.observed(&[1.0], 0.0, 7.0, true);
             guard.reach() == REACH
         });
         assert!((2..10).contains(&until.count()));
+        let back = guard.reinstated();
+        assert!(
+            back.iter().filter(|(x, ..)| x[0] == 1.0).count() >= 3 && back.len() as u64 + guard.count() >= 23
+        );
+        assert!(guard.reinstated().is_empty());
     }
 
     #[test]
@@ -145,9 +171,9 @@ mod tests {
         assert_eq!(guard.factors(&x, 1, &y), None);
         y[50] = -9999.0;
         let found = guard.factors(&x, 1, &y).unwrap();
-        assert!(found[50] > 1e5 && found.iter().filter(|&&factor| factor > 1.0).count() == 1);
+        assert!(found[50] > 1e12 && found.iter().filter(|&&factor| factor > 1.0).count() == 1);
         // What was found along the stream stays; what is learned anew is not counted twice.
-        guard.observed(&[0.0], y[10], 7.0, 16.0);
+        guard.observed(&[0.0], y[10], 7.0, true);
         guard.learned_anew(&x, 1, &y, &guard.factors(&x, 1, &y).unwrap());
         let found = guard.factors(&x, 1, &y).unwrap();
         assert_eq!((found[10], guard.count()), (7.0, 2));

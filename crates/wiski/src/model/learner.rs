@@ -388,6 +388,16 @@ impl Learner {
         Ok(outcome)
     }
 
+    /// Learns a row that was un-learned, with other noise. It was admitted before.
+    pub(crate) fn learn_anew(&mut self, x: &[f64], row: &RowTargets) -> Result<()> {
+        let h = self.encoder.encode(x)?;
+        for (process, t) in self.processes.iter_mut().zip(row.each) {
+            process.model.observe_noisy(h, t.value, t.noise)?;
+            process.evaluate(&self.space)?;
+        }
+        Ok(())
+    }
+
     /// Predicts a row that no grid follows, and learns nothing of it.
     fn leave_out(&mut self, row: &RowTargets) -> Result<Outcome> {
         let h = self.encoder.coordinates();

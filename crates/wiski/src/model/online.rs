@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use super::Outcome;
 use super::corrections::{Change, Corrections};
+use super::guard::REACH;
 use super::learner::{Learner, RowTargets};
 use super::memory::Memory;
 use super::reader::{Published, Reader};
@@ -45,9 +46,14 @@ pub(crate) trait Task: Clone + Serialize + DeserializeOwned + Send + 'static {
         Ok(())
     }
 
-    /// Takes note of a row that was learned: how many deviations off it was, and by how much its noise was multiplied for
-    /// that; nothing in the warm-up.
-    fn observed(&mut self, x: &[f64], y: f64, off: Option<(f64, f64)>);
+    /// Takes note of a row that was learned: whether its target was out of reach, and by how much its noise was multiplied;
+    /// nothing in the warm-up.
+    fn observed(&mut self, x: &[f64], y: f64, out: Option<(bool, f64)>);
+
+    /// Rows whose noise was multiplied, with what it was multiplied by, and that are to be learned anew as they are.
+    fn reinstated(&mut self) -> Vec<(Vec<f64>, f64, f64)> {
+        Vec::new()
+    }
 
     /// By how much the noise of a row was multiplied when it was learned.
     fn discount(&self, _x: &[f64], _y: f64) -> f64 {
@@ -301,21 +307,39 @@ impl<T: Task> Online<T> {
         let row = self.task.row(y, noise);
         let outcome = learner.learn(x, &row, time, &self.settings)?;
         self.said.extend_from_slice(learner.predictions());
-        let (p, t) = (self.said[0], row.each[0]);
-        let off = Some(((t.value - p.mean) / p.std(), learner.discount()));
-        if let (Some(corrections), Outcome::Learned) = (&mut self.corrections, outcome) {
+        let discount = learner.discount();
+        let is_out = row.class.is_none() && self.said[0].discount(row.each[0].value, REACH) > 1.0;
+        // An outlier is no change.
+        if let (Some(corrections), Outcome::Learned, 1.0) = (&mut self.corrections, outcome, discount) {
             corrections.step(learner.encoder().coordinates(), &row, &mut self.said);
         }
         let is_off = outcome == Outcome::OffGrid;
         self.ignored += u64::from(is_off);
         self.missed += usize::from(is_off);
-        self.task.observed(x, y, off);
+        self.task.observed(x, y, Some((is_out, discount)));
+        self.reinstate();
         if !self.memory.is_empty() {
             self.memory.push(x, y, noise, time);
         }
         self.successor.iter_mut().for_each(|successor| successor.push(x, y, noise, time));
         self.maintain();
         Ok(outcome)
+    }
+
+    /// Learns in full what turned out to be no outliers. Features that still change do not let rows be un-learned.
+    fn reinstate(&mut self) {
+        let rows = self.task.reinstated();
+        let Some(learner) = self.learner.as_deref_mut().filter(|l| l.encoder().is_fixed()) else { return };
+        for (x, y, factor) in rows {
+            let forgotten = learner.forget(&x, &self.task.row(y, factor));
+            // The reach is none by now.
+            let learned = forgotten.and_then(|()| learner.learn_anew(&x, &self.task.row(y, 1.0)));
+            if let Err(error) = learned {
+                self.failure = Some(error);
+                return;
+            }
+            self.task.observed(&x, y, None);
+        }
     }
 
     /// Keeps a row for the warm-up, which may end with it.
@@ -756,8 +780,8 @@ mod tests {
             self.0.row(y, noise)
         }
 
-        fn observed(&mut self, x: &[f64], y: f64, off: Option<(f64, f64)>) {
-            self.0.observed(x, y, off);
+        fn observed(&mut self, x: &[f64], y: f64, out: Option<(bool, f64)>) {
+            self.0.observed(x, y, out);
         }
 
         fn forgotten(&mut self, x: &[f64], y: f64) {

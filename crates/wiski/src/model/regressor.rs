@@ -163,12 +163,17 @@ impl Task for Regression {
         Err(Error::Config { field: "noise".into(), reason })
     }
 
-    fn observed(&mut self, x: &[f64], y: f64, off: Option<(f64, f64)>) {
-        let (z, factor) = off.unwrap_or((0.0, 1.0));
-        self.guard.observed(x, y, factor, z);
-        if factor == 1.0 {
+    fn observed(&mut self, x: &[f64], y: f64, out: Option<(bool, f64)>) {
+        if let Some((is_out, factor)) = out {
+            self.guard.observed(x, y, factor, is_out);
+        }
+        if out.is_none_or(|(_, factor)| factor == 1.0) {
             self.moments.observe(y);
         }
+    }
+
+    fn reinstated(&mut self) -> Vec<(Vec<f64>, f64, f64)> {
+        self.guard.reinstated()
     }
 
     fn discount(&self, x: &[f64], y: f64) -> f64 {

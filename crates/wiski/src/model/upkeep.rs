@@ -107,7 +107,12 @@ fn corrections<T: Task>(
     // On a large grid a prediction takes too long.
     let again = if learner.first().follows_in_steps() { 0 } else { REPLAYED };
     for i in rows.len().saturating_sub(again)..rows.len() {
-        let (x, row) = (&rows.x[i * input_dim..(i + 1) * input_dim], task.row(rows.y[i], rows.noise[i]));
+        let x = &rows.x[i * input_dim..(i + 1) * input_dim];
+        if task.discount(x, rows.y[i]) > 1.0 {
+            // An outlier is no change.
+            continue;
+        }
+        let row = task.row(rows.y[i], rows.noise[i]);
         if learner.encoder().scaling().reaches(x)
             && let Ok(mut said) = learner.predict_without(x, row.each)
         {
@@ -201,7 +206,7 @@ impl<T: Task> Successor<T> {
             match learner.learn(&row.x, &targets, row.time, settings) {
                 Ok(Outcome::Learned) => {
                     let mut said = learner.predictions().to_vec();
-                    if let Some(corrections) = corrections {
+                    if let (Some(corrections), 1.0) = (corrections, learner.discount()) {
                         corrections.step(learner.encoder().coordinates(), &targets, &mut said);
                     }
                 }

@@ -71,13 +71,17 @@ impl Prediction {
         -0.5 * ((y - self.mean).powi(2) / total + total.ln() + std::f64::consts::TAU.ln())
     }
 
-    /// By how much the noise of an observation is multiplied that is z > `reach` deviations off: (z/reach)³, so that the
-    /// farther off it is, the less it counts. One within reach counts in full.
+    /// By how much the noise of an observation is multiplied that is off by more than `reach` deviations, each taken as at
+    /// least [`LEAST_DEVIATION`]: by the third power of how many times that is, so that the farther off it is, the less it
+    /// counts. One within reach counts in full.
     pub(crate) fn discount(&self, y: f64, reach: f64) -> f64 {
-        let off = (y - self.mean).abs() / (reach * self.std());
+        let off = (y - self.mean).abs() / (reach * self.std().max(LEAST_DEVIATION));
         if off > 1.0 { off.powi(3) } else { 1.0 }
     }
 }
+
+/// In units of the targets' deviation: a model that is surer than this may be wrong, but what it finds far off need not be.
+const LEAST_DEVIATION: f64 = 0.5;
 
 /// A prediction with its derivatives in the coordinates of the point.
 #[derive(Debug, Clone, Default, PartialEq)]
