@@ -265,6 +265,12 @@ impl ModelOptions {
             .collect()
     }
 
+    /// Whether a grid was asked for, and not where it is to lie.
+    pub(crate) fn lacks_bounds(&self) -> bool {
+        let on_columns = matches!(self.features.as_deref(), None | Some("auto" | "identity"));
+        self.grid.is_some() && self.bounds.is_none() && on_columns
+    }
+
     /// Whether any option describes the model.
     pub(crate) fn is_given(&self) -> bool {
         let texts = [&self.features, &self.grid, &self.kernel, &self.learn, &self.half_life, &self.bounds];

@@ -229,6 +229,24 @@ fn rows_off_the_grid_are_counted() {
     assert_eq!(folder.json(&format!("stream data.csv {options} --json"))["off_grid"], 25);
 }
 
+/// The first rows of a map span one line of it. A file is looked at before; a pipe cannot be, and the run goes on without
+/// the rows that its grid does not reach.
+#[test]
+fn a_map_in_the_order_of_its_file_gets_the_grid_that_was_asked_for() {
+    let folder = Folder::new();
+    let point = |i: usize, j: usize| format!("{i},{j},{}\n", (0.2 * i as f64).sin() + (0.3 * j as f64).cos());
+    let map: String = (0..40).flat_map(|i| (0..40).map(move |j| point(i, j))).collect();
+    folder.write("map.csv", format!("x,y,z\n{map}"));
+    let options = "--target z --grid 30x30 --max-grid 1200 --json";
+    let found = folder.json(&format!("stream map.csv {options}"));
+    assert_eq!((&found["rows"], &found["off_grid"]), (&1600.into(), &0.into()));
+    assert!(found["prequential"]["rmse"].as_f64().unwrap() < 0.3, "{found}");
+    let piped = folder.run_with_input(&format!("stream - {options}"), folder.read("map.csv").as_bytes());
+    let piped: serde_json::Value = serde_json::from_str(&piped.stdout).unwrap();
+    assert_eq!(piped["rows"], 1600);
+    assert!(piped["off_grid"].as_u64().unwrap() > 0, "{piped}");
+}
+
 #[test]
 fn a_glitch_that_is_not_learned_leaves_no_trace() {
     let folder = Folder::new();

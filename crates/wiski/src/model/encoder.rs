@@ -2,6 +2,7 @@
 //! learning.
 
 use super::beyond;
+use super::start;
 use crate::error::{Error, Result, finite, length, positive};
 use crate::feature::{Column, FeatureMap, Linear, Moments, Normalizer, Scaling, Source, Tape};
 use crate::learn::Adam;
@@ -88,6 +89,12 @@ const OUTLIER: f64 = 8.0;
 pub(crate) const UNBOUNDED: (f64, f64) = (f64::MIN, f64::MAX);
 
 impl ColumnScaling {
+    /// The range of each column of rows given one after the other, without what lies far outside, widened by a twentieth:
+    /// bounds for rows like these.
+    pub fn ranges(x: &[f64], dim: usize) -> Vec<(f64, f64)> {
+        if x.is_empty() { Vec::new() } else { start::ranges(x, dim).0 }
+    }
+
     /// Leaves rows as they are.
     pub fn identity(dim: usize) -> Self {
         Self {

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::beyond;
 use super::encoder::Encoder;
 use super::schedule::Fading;
-use super::settings::{Schedule, Settings};
+use super::settings::{InputScaling, Schedule, Settings};
 use super::start;
 use super::{OffGrid, OnlineGp, Outcome, Wiski};
 use crate::error::{Error, Result, finite, length};
@@ -333,7 +333,7 @@ impl Learner {
             OffGrid::Extend if !is_reached => return Ok(Outcome::OffGrid),
             OffGrid::Extend => match lattice.growth_to(h, start::growth_limit(settings, lattice), 0) {
                 // A range that was found on the first rows is not worth a stream; one that was declared is meant.
-                Err(Error::GridTooLarge { .. }) if !self.encoder.scaling().reach.is_empty() => {
+                Err(Error::GridTooLarge { .. }) if settings.inputs == InputScaling::WarmUp => {
                     return Ok(Outcome::OffGrid);
                 }
                 growth => growth.map(|_| ())?,

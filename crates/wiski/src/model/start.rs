@@ -244,7 +244,7 @@ const OUTSIDE: f64 = 10.0;
 type Range = (f64, f64);
 
 /// The range of each column without what lies far outside, widened by a twentieth; and how far out a value may lie.
-fn ranges(x: &[f64], dim: usize) -> (Vec<Range>, Vec<Range>) {
+pub(super) fn ranges(x: &[f64], dim: usize) -> (Vec<Range>, Vec<Range>) {
     let range = |k: usize| {
         let mut column: Vec<f64> = x.iter().skip(k).step_by(dim).copied().collect();
         column.sort_by(f64::total_cmp);

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use wiski::model::{ColumnScaling, InputScaling};
 use wiski::persist::{self, Columns, FileLock, Model, Stored};
 use wiski::{Classes, OnlineClassifier, OnlineRegressor};
 
@@ -11,10 +12,13 @@ use super::feed::Feed;
 use super::learner::Learner;
 use super::run::Run;
 use crate::files::Inputs;
-use crate::input::{Source, TargetKind};
+use crate::input::{Row, Source, TargetKind};
 use crate::inputs::InputPlan;
 use crate::names;
 use crate::reading::{self, BadRows, OnBadRow, Wanted};
+
+/// Rows of a file by which the bounds of its columns are judged.
+const MOST_SEEN: usize = 1 << 16;
 
 /// Everything that a stream needs to begin.
 pub(super) struct Plan<'a> {
@@ -66,7 +70,7 @@ impl<'a> Plan<'a> {
 
         let stored = match (resumed, &inputs) {
             (Some(stored), _) => stored,
-            (None, Some(inputs)) => options.fresh(columns, inputs, feed.total())?,
+            (None, Some(inputs)) => options.fresh(columns, inputs, kind, feed.total())?,
             (None, None) => bail!("there is no model to go on with"),
         };
         let keep_rejected = options.reading.on_bad_row == OnBadRow::Skip;
@@ -126,6 +130,28 @@ impl Stream {
         Ok(Some(stored))
     }
 
+    /// The inputs of rows from all over the file: where a grid that was asked for is to lie is not told by its first rows.
+    fn sample(&self, columns: &Columns, kind: TargetKind) -> Result<Vec<f64>> {
+        let source = Source::open(&self.input, &self.reading.format)?;
+        let mut rows = reading::select(source, columns, kind, Wanted::Inputs, &self.reading)?;
+        // What is wrong with a row, or with the file, is said when it is learned.
+        let mut bad = BadRows::new(OnBadRow::Skip);
+        let (mut row, mut seen, mut stride, mut count) = (Row::default(), Vec::new(), 1, 0_usize);
+        while matches!(reading::next(&mut rows, &mut row, &mut bad), Ok(true)) {
+            if count.is_multiple_of(stride) {
+                seen.extend_from_slice(&row.inputs);
+            }
+            count += 1;
+            if seen.len() >= MOST_SEEN * row.inputs.len().max(1) {
+                // Every other one of them.
+                let width = row.inputs.len();
+                seen = seen.chunks_exact(width).step_by(2).flatten().copied().collect();
+                stride *= 2;
+            }
+        }
+        Ok(seen)
+    }
+
     /// The columns of a resumed model, unless the command line asks for others.
     fn same_columns(&self, columns: &Columns) -> Result<Columns> {
         let differs = |option: &str, own: &str, asked: &str| {
@@ -180,11 +206,23 @@ impl Stream {
         Ok((columns, inputs))
     }
 
-    fn fresh(&self, columns: Columns, inputs: &InputPlan, total: Option<usize>) -> Result<Stored> {
+    fn fresh(
+        &self,
+        columns: Columns,
+        inputs: &InputPlan,
+        kind: TargetKind,
+        total: Option<usize>,
+    ) -> Result<Stored> {
         let width = columns.inputs.len();
         let (noisy, timed) = (columns.noise.is_some(), columns.time.is_some());
         let mut settings = self.model_options.settings(inputs, total, noisy, timed)?;
         settings.intervals = self.interval_options.settings();
+        if self.model_options.lacks_bounds() && !settings.is_sum(width) && self.input != "-" {
+            let seen = self.sample(&columns, kind)?;
+            if !seen.is_empty() {
+                settings.inputs = InputScaling::Bounds(ColumnScaling::ranges(&seen, width));
+            }
+        }
         let model = if self.classify {
             ensure!(columns.noise.is_none(), "--noise-col has no meaning with --classify");
             let classes = Classes::discovered().adding_unseen();
