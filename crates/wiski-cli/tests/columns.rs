@@ -242,7 +242,7 @@ fn a_map_in_the_order_of_its_file_gets_the_grid_that_was_asked_for() {
     assert_eq!((&found["rows"], &found["off_grid"]), (&1600.into(), &0.into()));
     assert!(found["prequential"]["rmse"].as_f64().unwrap() < 0.3, "{found}");
     let piped = folder.run_with_input(&format!("stream - {options}"), folder.read("map.csv").as_bytes());
-    let piped: serde_json::Value = serde_json::from_str(&piped.stdout).unwrap();
+    let piped: serde_json::Value = serde_json::from_str(&piped.out).unwrap();
     assert_eq!(piped["rows"], 1600);
     assert!(piped["off_grid"].as_u64().unwrap() > 0, "{piped}");
 }

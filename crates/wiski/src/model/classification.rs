@@ -203,6 +203,8 @@ impl Classification {
 impl Task for Classification {
     type Snapshot = ClassSnapshot;
 
+    const IS_NUMBER: bool = false;
+
     fn row(&mut self, class: f64, _: f64) -> RowTargets<'_> {
         let (likelihood, class) = (self.likelihood(), class as usize);
         self.targets.clear();

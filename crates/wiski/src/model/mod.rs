@@ -23,6 +23,7 @@ mod sharpness;
 mod snapshots;
 mod stacking;
 mod start;
+mod stuck;
 mod tails;
 mod targets;
 mod text;

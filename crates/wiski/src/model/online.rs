@@ -22,6 +22,7 @@ use super::remarks::{Remark, coarse_axes};
 use super::schedule::{Fading, brief, coarse, frugal, thorough};
 use super::settings::{Settings, Upkeep};
 use super::start;
+use super::stuck::Runs;
 use super::upkeep::{Prepared, Successor};
 use crate::error::{Error, Result, finite, length, positive};
 use crate::learn::LbfgsB;
@@ -37,6 +38,9 @@ const SMALL_RANK: usize = 100;
 pub(crate) trait Task: Clone + Serialize + DeserializeOwned + Send + 'static {
     /// An immutable model for other threads.
     type Snapshot;
+
+    /// Whether targets are numbers, which seldom stay the same.
+    const IS_NUMBER: bool;
 
     /// What a row says to each process.
     fn row(&mut self, y: f64, noise: f64) -> RowTargets<'_>;
@@ -125,6 +129,9 @@ pub(crate) struct Online<T: Task> {
     /// Rows off the grid of which nothing was learned.
     #[serde(default)]
     ignored: u64,
+    /// How long values have been the same.
+    #[serde(default)]
+    runs: Runs,
     /// What the last rows say beyond the model, where that is wanted.
     #[serde(default)]
     pub(super) corrections: Option<Box<Corrections>>,
@@ -153,6 +160,7 @@ impl<T: Task> Clone for Online<T> {
             missed: self.missed,
             rising: self.rising.clone(),
             ignored: self.ignored,
+            runs: self.runs.clone(),
             corrections: self.corrections.clone(),
             said: self.said.clone(),
             failure: self.failure.clone(),
@@ -187,6 +195,7 @@ impl<T: Task> Online<T> {
             missed: 0,
             rising: Vec::new(),
             ignored: 0,
+            runs: Runs::default(),
             corrections: None,
             said,
             failure: None,
@@ -199,6 +208,7 @@ impl<T: Task> Online<T> {
     pub(crate) fn restore(&mut self) -> Result<()> {
         self.settings.check(self.input_dim)?;
         length("rows in memory", self.memory.len() * self.input_dim, self.memory.rows.x.len())?;
+        self.runs.check(self.input_dim)?;
         let Some(learner) = &self.learner else { return Ok(()) };
         length("columns", self.input_dim, learner.encoder().input_dim())?;
         let Some(corrections) = &self.corrections else { return Ok(()) };
@@ -266,6 +276,9 @@ impl<T: Task> Online<T> {
         if self.task.outliers() > 0 {
             remarks.push(Remark::Outliers { rows: self.task.outliers() });
         }
+        remarks.extend(self.runs.stuck().filter(|&(column, _)| column < self.input_dim || T::IS_NUMBER).map(
+            |(column, rows)| Remark::Stuck { column: (column < self.input_dim).then_some(column), rows },
+        ));
         let changed = self.corrections.iter().filter(|corrections| !corrections.rests());
         remarks.extend(changed.map(|corrections| Remark::Changed(corrections.change())));
         remarks
@@ -316,6 +329,7 @@ impl<T: Task> Online<T> {
         let is_off = outcome == Outcome::OffGrid;
         self.ignored += u64::from(is_off);
         self.missed += usize::from(is_off);
+        self.runs.observe(x, y);
         self.task.observed(x, y, Some((is_out, discount)));
         self.reinstate();
         if !self.memory.is_empty() {
@@ -775,6 +789,8 @@ mod tests {
 
     impl Task for Failing {
         type Snapshot = <Regression as Task>::Snapshot;
+
+        const IS_NUMBER: bool = true;
 
         fn row(&mut self, y: f64, noise: f64) -> RowTargets<'_> {
             self.0.row(y, noise)

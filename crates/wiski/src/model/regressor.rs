@@ -147,6 +147,8 @@ impl Regression {
 impl Task for Regression {
     type Snapshot = Snapshot;
 
+    const IS_NUMBER: bool = true;
+
     fn row(&mut self, y: f64, noise: f64) -> RowTargets<'_> {
         let row = RowTargets::of_value(self.target.insert(Target { value: self.scale.apply(y), noise }));
         RowTargets { reach: if self.knows_noise { f64::INFINITY } else { self.guard.reach() }, ..row }

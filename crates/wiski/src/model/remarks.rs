@@ -42,6 +42,13 @@ pub enum Remark {
         /// How many.
         rows: u64,
     },
+    /// A column, or the target, has not changed for longer than ever before.
+    Stuck {
+        /// The number of the column; none for the target.
+        column: Option<usize>,
+        /// For how many rows.
+        rows: u64,
+    },
     /// The last rows are not what the model learned of all of them, and predictions for the next one are corrected.
     Changed(Change),
 }
@@ -69,6 +76,10 @@ impl Remark {
             }
             Self::Outliers { rows } => format!(
                 "the targets of {rows} rows were more than eight deviations off: they count as outliers, for next to nothing"
+            ),
+            Self::Stuck { column, rows } => format!(
+                "{} has been the same for {rows} rows, longer than ever before: its source may have died",
+                column.map_or_else(|| "the target".into(), name)
             ),
             Self::Changed(change) => format!(
                 "the stream has changed: what is predicted for the next row is by {:.0} % what the last rows say, over a span of about {:.0}; rows further ahead are predicted by the model of all rows, which a half-life would let forget",
