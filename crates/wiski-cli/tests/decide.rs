@@ -248,7 +248,8 @@ fn a_number_that_only_some_choices_have() {
     folder.write("space.toml", format!("{solver}{}", momentum("{ solver = [\"sgd\"] }")));
     folder.ok("optimize new s.wiski --space space.toml --initial 4");
     // As bad as can be, and what is not there makes no difference.
-    for (at, value) in [("adam,momentum=0.1", "inf"), ("sgd,momentum=0.2", "1"), ("sgd,momentum=0.7", "0.1")] {
+    for (at, value) in [("adam,momentum=0.1", "inf"), ("sgd,momentum=0.2", "1"), ("sgd,momentum=0.7", "0.1")]
+    {
         folder.ok(&format!("optimize tell s.wiski --at solver={at} --value {value}"));
     }
     folder.ok("optimize tell s.wiski --at solver=sgd,momentum=0.9 --value 0.3");
