@@ -117,7 +117,7 @@ impl Classifier {
 
     /// Predicts and learns rows, a block at a time; between blocks other threads predict, and signals are heard.
     /// Each row has the code of one of the labels.
-    #[pyo3(signature = (x, codes, labels, time=None))]
+    #[pyo3(signature = (x, codes, labels, time=None, weight=None))]
     fn learn(
         &self,
         py: Python<'_>,
@@ -125,17 +125,22 @@ impl Classifier {
         codes: PyReadonlyArray1<'_, i64>,
         labels: Vec<String>,
         time: Option<PyReadonlyArray1<'_, f64>>,
+        weight: Option<PyReadonlyArray1<'_, f64>>,
     ) -> PyResult<()> {
         let rows = Rows::of(&x).of_width(self.input_dim)?;
         let (codes, time) = (codes.as_array().to_vec(), time.as_ref().map(column));
+        let weight = weight.as_ref().map(column);
         rows.check_finite()?;
+        weight.as_ref().map_or(Ok(()), |w| check_column("sample_weight", w, rows.len()))?;
         check_codes(&codes, &labels, rows.len())?;
         time.as_ref().map_or(Ok(()), |t| check_column("time", t, rows.len()))?;
         for (range, block) in rows.blocks() {
             let learn = |state: &mut State, interrupt: Option<&Interrupt>| {
                 for (x, row) in block.chunks_exact(self.input_dim).zip(range) {
                     let (label, time) = (&labels[codes[row] as usize], time.as_ref().map(|t| t[row]));
-                    state.change().step_with(x, label, time).map_err(|error| offset(error, row))?;
+                    let weight = weight.as_ref().map_or(1.0, |w| w[row]);
+                    let learned = state.change().step_weighted(x, label, weight, time);
+                    learned.map_err(|error| offset(error, row))?;
                     state.rows += 1;
                     if interrupt.is_some_and(Interrupt::is_set) {
                         break;
@@ -213,22 +218,27 @@ impl Classifier {
     }
 
     /// Un-learns rows.
+    #[pyo3(signature = (x, codes, labels, weight=None))]
     fn forget(
         &self,
         py: Python<'_>,
         x: PyReadonlyArray2<'_, f64>,
         codes: PyReadonlyArray1<'_, i64>,
         labels: Vec<String>,
+        weight: Option<PyReadonlyArray1<'_, f64>>,
     ) -> PyResult<()> {
         let rows = Rows::of(&x).of_width(self.input_dim)?;
         let codes = codes.as_array().to_vec();
+        let weight = weight.as_ref().map(column);
         rows.check_finite()?;
+        weight.as_ref().map_or(Ok(()), |w| check_column("sample_weight", w, rows.len()))?;
         check_codes(&codes, &labels, rows.len())?;
         self.state.long(py, |state| {
             // All or nothing: what cannot be un-learned leaves the model as it was.
             let mut model = state.model.clone();
             for (row, x) in rows.block(0..rows.len()).chunks_exact(self.input_dim).enumerate() {
-                model.forget(x, &labels[codes[row] as usize]).map_err(|error| offset(error, row))?;
+                let (label, weight) = (&labels[codes[row] as usize], weight.as_ref().map_or(1.0, |w| w[row]));
+                model.forget_weighted(x, label, weight).map_err(|error| offset(error, row))?;
             }
             *state.change() = model;
             Ok(())
@@ -325,6 +335,18 @@ impl Classifier {
             state.columns.labels = known.ok_or_else(|| reject("labels", format!("{kind:?} is no kind")))?;
             Ok(())
         })
+    }
+
+    /// The texts that stand for the levels of each column, where it is text: they are kept in files, as those of the command
+    /// line are.
+    #[getter]
+    fn levels(&self, py: Python<'_>) -> PyResult<Vec<Option<Vec<String>>>> {
+        self.state.brief(py, |state| Ok(settings::levels_of(&state.columns)))
+    }
+
+    #[setter]
+    fn set_levels(&self, py: Python<'_>, levels: Vec<Option<Vec<String>>>) -> PyResult<()> {
+        self.state.brief(py, |state| settings::set_levels(&mut state.columns, levels))
     }
 
     /// The names of the input columns.

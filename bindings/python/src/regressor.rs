@@ -146,7 +146,7 @@ impl Regressor {
     }
 
     /// Predicts and learns rows, a block at a time; between blocks other threads predict, and signals are heard.
-    #[pyo3(signature = (x, y, noise=None, time=None))]
+    #[pyo3(signature = (x, y, noise=None, time=None, weight=None))]
     fn learn(
         &self,
         py: Python<'_>,
@@ -154,10 +154,13 @@ impl Regressor {
         y: PyReadonlyArray1<'_, f64>,
         noise: Option<PyReadonlyArray1<'_, f64>>,
         time: Option<PyReadonlyArray1<'_, f64>>,
+        weight: Option<PyReadonlyArray1<'_, f64>>,
     ) -> PyResult<()> {
         let rows = Rows::of(&x).of_width(self.input_dim)?;
         let (y, noise, time) = (column(&y), noise.as_ref().map(column), time.as_ref().map(column));
+        let weight = weight.as_ref().map(column);
         rows.check_finite()?;
+        weight.as_ref().map_or(Ok(()), |w| check_column("sample_weight", w, rows.len()))?;
         check_column("y", &y, rows.len())?;
         noise.as_ref().map_or(Ok(()), |n| check_column("noise", n, rows.len()))?;
         time.as_ref().map_or(Ok(()), |t| check_column("time", t, rows.len()))?;
@@ -165,7 +168,8 @@ impl Regressor {
             let learn = |state: &mut State, interrupt: Option<&Interrupt>| {
                 for (x, row) in block.chunks_exact(self.input_dim).zip(range) {
                     let (noise, time) = (noise.as_ref().map(|n| n[row]), time.as_ref().map(|t| t[row]));
-                    let learned = state.change().step_with(x, y[row], noise, time);
+                    let weight = weight.as_ref().map_or(1.0, |w| w[row]);
+                    let learned = state.change().step_weighted(x, y[row], weight, noise, time);
                     learned.map_err(|error| offset(error, row))?;
                     state.rows += 1;
                     if interrupt.is_some_and(Interrupt::is_set) {
@@ -478,6 +482,18 @@ impl Regressor {
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let settings = self.state.brief(py, |state| Ok(state.model.settings().clone()))?;
         settings::to_dict(py, &settings)
+    }
+
+    /// The texts that stand for the levels of each column, where it is text: they are kept in files, as those of the command
+    /// line are.
+    #[getter]
+    fn levels(&self, py: Python<'_>) -> PyResult<Vec<Option<Vec<String>>>> {
+        self.state.brief(py, |state| Ok(settings::levels_of(&state.columns)))
+    }
+
+    #[setter]
+    fn set_levels(&self, py: Python<'_>, levels: Vec<Option<Vec<String>>>) -> PyResult<()> {
+        self.state.brief(py, |state| settings::set_levels(&mut state.columns, levels))
     }
 
     /// The names of the input columns.

@@ -4,7 +4,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use wiski::feature::Column;
 use wiski::model::{Coverage, HalfLife, InputScaling, Intervals, NoiseModel, StartValue};
+use wiski::persist::{Columns, InputSource, Reading};
 use wiski::{Error, Kernel, Result, Settings};
+
+use crate::errors::Failure;
 
 /// The parameters, as a Python dictionary gives them.
 #[derive(FromPyObject)]
@@ -94,6 +97,32 @@ impl Parameters {
 /// A start value, in the units of the data.
 fn start_value((name, values): &(String, Vec<f64>)) -> StartValue {
     StartValue { name: name.clone(), values: values.clone(), fixed: false }
+}
+
+/// The texts that stand for the levels of each column, where it is text.
+pub(crate) fn levels_of(columns: &Columns) -> Vec<Option<Vec<String>>> {
+    let levels = |input: usize| match columns.reading(input) {
+        Reading::Levels(levels) => Some(levels.clone()),
+        _ => None,
+    };
+    (0..columns.inputs.len()).map(levels).collect()
+}
+
+/// Says which texts stand for the levels of each column.
+pub(crate) fn set_levels(
+    columns: &mut Columns,
+    levels: Vec<Option<Vec<String>>>,
+) -> std::result::Result<(), Failure> {
+    let (expected, found) = (columns.inputs.len(), levels.len());
+    if expected != found {
+        return Err(Error::WrongLength { field: "levels".into(), expected, found }.into());
+    }
+    let source = |(name, levels): (&String, Option<Vec<String>>)| InputSource {
+        column: name.clone(),
+        reading: levels.map_or(Reading::Number, Reading::Levels),
+    };
+    columns.sources = columns.inputs.iter().zip(levels).map(source).collect();
+    Ok(())
 }
 
 /// Adds how intervals or sets have held to a dictionary of figures; `size` is the name of their mean size.

@@ -1,5 +1,8 @@
 """Frames of all kinds go in, and nothing is copied that need not be."""
 
+import io
+import subprocess
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -57,3 +60,31 @@ def test_names_without_names_warn(frame):
     model = OnlineGPRegressor().fit(X, y)
     with pytest.warns(UserWarning, match="feature names"):
         model.predict(X.to_numpy())
+
+
+@pytest.mark.parametrize("make", [lambda f: f, lambda f: f.astype({"kind": "category"}), pl.from_pandas])
+def test_columns_of_text(make, tmp_path, command):
+    rng = np.random.default_rng(0)
+    kinds = rng.choice(["red", "green", "blue"], 400)
+    X = pd.DataFrame({"x": rng.uniform(0, 1, 400), "kind": kinds})
+    y = np.sin(6 * X["x"].to_numpy()) + 2.0 * (kinds == "red") + 0.05 * rng.normal(size=400)
+    model = OnlineGPRegressor().fit(make(X), y)
+    assert model.score(make(X), y) > 0.98
+    # What is missing or unknown is a level of its own, of which nothing is known.
+    other = make(pd.DataFrame({"x": [0.5, 0.5, 0.5], "kind": ["red", "violet", None]}))
+    mean, std = model.predict(other, return_std=True)
+    assert abs(mean[0] - np.sin(3.0) - 2.0) < 0.2 and std[1] > 3 * std[0] and mean[1] == mean[2]
+    with pytest.raises(ValueError, match="this column is text"):
+        model.predict(np.zeros((2, 2)))
+    # The texts are kept in files, by which the command line reads them, too.
+    model.save(tmp_path / "model.wiski")
+    np.testing.assert_array_equal(OnlineGPRegressor.load(tmp_path / "model.wiski").predict(make(X)), model.predict(make(X)))
+    X.to_csv(tmp_path / "rows.csv", index=False)
+    done = subprocess.run(
+        [command, "predict", tmp_path / "model.wiski", tmp_path / "rows.csv"], capture_output=True, text=True, check=True
+    )
+    said = pd.read_csv(io.StringIO(done.stdout))
+    np.testing.assert_allclose(said[[c for c in said.columns if "mean" in c][0]], model.predict(make(X)), rtol=1e-9)
+    # Rows that come later may bring no new level, but are learned.
+    model.partial_fit(make(X[:50]), y[:50])
+    assert model.n_seen_ == 450

@@ -135,8 +135,8 @@ impl Summary<'_> {
             "not_learned_after_alarm": self.passed_over,
             "prequential": Figures::of_stream(&self.stored.model).json(),
             "holdout": self.holdout.map_or(Value::Null, Figures::json),
-            "seconds": { "total": self.seconds, "per_row": self.seconds / (self.rows as f64).max(1.0) },
-            "latency": {
+            "seconds": {
+                "total": self.seconds, "per_row": self.seconds / (self.rows as f64).max(1.0),
                 "p50": self.latencies.quantile(0.5), "p99": self.latencies.quantile(0.99),
                 "p99.9": self.latencies.quantile(0.999), "max": self.latencies.longest(),
             },

@@ -550,3 +550,18 @@ fn help_is_there_for_everything() {
     assert_eq!(folder.run("stream").code, Some(2));
     assert_eq!(folder.run("fly").code, Some(2));
 }
+
+#[test]
+fn completions_and_manual_pages() {
+    let folder = Folder::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = folder.ok(&format!("completions {shell}"));
+        assert!(script.contains("wiski") && script.contains("optimize"), "{shell}");
+    }
+    folder.ok("man pages/of/it");
+    let page = folder.read("pages/of/it/wiski-stream.1");
+    assert!(page.contains(".TH") && page.contains("target"), "{page}");
+    for name in ["wiski.1", "wiski-optimize-ask.1", "wiski-forecast.1"] {
+        assert!(folder.path("pages/of/it").join(name).is_file(), "{name}");
+    }
+}

@@ -239,3 +239,30 @@ fn choices_are_searched_as_things_without_an_order() {
         folder.rejected("optimize new b.wiski --space bad.toml", message);
     }
 }
+
+#[test]
+fn a_number_that_only_some_choices_have() {
+    let folder = Folder::new();
+    let solver = "[solver]\nchoices = [\"adam\", \"sgd\"]\n";
+    let momentum = |only_if: &str| format!("[momentum]\nmin = 0\nmax = 1\nonly_if = {only_if}\n");
+    folder.write("space.toml", format!("{solver}{}", momentum("{ solver = [\"sgd\"] }")));
+    folder.ok("optimize new s.wiski --space space.toml --initial 4");
+    // As bad as can be, and what is not there makes no difference.
+    for (at, value) in [("adam,momentum=0.1", "inf"), ("sgd,momentum=0.2", "1"), ("sgd,momentum=0.7", "0.1")]
+    {
+        folder.ok(&format!("optimize tell s.wiski --at solver={at} --value {value}"));
+    }
+    folder.ok("optimize tell s.wiski --at solver=sgd,momentum=0.9 --value 0.3");
+    let best = folder.json("optimize best s.wiski --json");
+    assert!(best.to_string().contains("0.7"), "{best}");
+    folder.ok("optimize ask s.wiski -q 2");
+    for (only_if, words) in [
+        ("{ solver = [\"lbfgs\"] }", "'lbfgs' is not one of the choices"),
+        ("{ none = [\"sgd\"] }", "names one choice above"),
+        ("3", "names one choice above"),
+    ] {
+        folder.write("wrong.toml", format!("{solver}{}", momentum(only_if)));
+        let done = folder.run("optimize new t.wiski --space wrong.toml");
+        assert!(done.code == Some(2) && done.err.contains(words), "{}", done.err);
+    }
+}

@@ -90,26 +90,3 @@ pub(crate) fn is_set() -> bool {
 pub(crate) fn check() -> Result<()> {
     if is_set() { Err(Error::Interrupted) } else { Ok(()) }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::threads;
-
-    #[test]
-    fn it_reaches_the_threads_that_work_starts_and_nobody_else() {
-        let interrupt = Interrupt::new();
-        assert_eq!(interrupt.watch(check), Ok(()));
-        interrupt.set();
-        let stopped = Err(Error::Interrupted);
-        assert_eq!(interrupt.watch(check), stopped);
-        assert_eq!(interrupt.watch(|| threads::join(true, check, check)), (stopped.clone(), stopped.clone()));
-        let each = interrupt.watch(|| threads::map(vec![(), (), ()], |()| check()));
-        assert_eq!(each, vec![stopped; 3]);
-        assert_eq!(check(), Ok(()));
-        assert_eq!(interrupt.watch(|| Interrupt::new().watch(check)), Ok(()));
-        let panicked = std::panic::catch_unwind(|| interrupt.watch(|| panic!("on purpose")));
-        assert!(panicked.is_err());
-        assert_eq!(check(), Ok(()));
-    }
-}

@@ -41,6 +41,8 @@ pub(crate) fn map<P: Send, R: Send>(parts: Vec<P>, work: impl Fn(P) -> R + Sync)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
+    use crate::interrupt::Interrupt;
 
     #[test]
     fn results_come_in_the_order_of_the_work() {
@@ -51,5 +53,25 @@ mod tests {
             let parts: Vec<usize> = (0..n).collect();
             assert_eq!(map(parts.clone(), |k| k * k), parts.iter().map(|k| k * k).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn it_reaches_the_threads_that_work_starts_and_nobody_else() {
+        let switch = Interrupt::new();
+        assert_eq!(switch.watch(interrupt::check), Ok(()));
+        switch.set();
+        let stopped = Err(Error::Interrupted);
+        assert_eq!(switch.watch(interrupt::check), stopped);
+        assert_eq!(
+            switch.watch(|| join(true, interrupt::check, interrupt::check)),
+            (stopped.clone(), stopped.clone())
+        );
+        let each = switch.watch(|| map(vec![(), (), ()], |()| interrupt::check()));
+        assert_eq!(each, vec![stopped; 3]);
+        assert_eq!(interrupt::check(), Ok(()));
+        assert_eq!(switch.watch(|| Interrupt::new().watch(interrupt::check)), Ok(()));
+        let panicked = std::panic::catch_unwind(|| switch.watch(|| panic!("on purpose")));
+        assert!(panicked.is_err());
+        assert_eq!(interrupt::check(), Ok(()));
     }
 }

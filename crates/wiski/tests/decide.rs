@@ -441,8 +441,12 @@ fn pending_failed_and_foreign_points() {
     optimizer.tell_failed(&asked[0]).unwrap();
     let error = optimizer.tell(&asked[1], f64::NAN).unwrap_err().to_string();
     assert!(error.contains("tell it as failed"), "{error}");
-    assert!(optimizer.tell(&asked[1], f64::INFINITY).is_err());
     assert_eq!((optimizer.pending().len(), optimizer.surrogate().unwrap().count()), (4, count));
+    // Infinitely bad is very bad; infinitely good is not believed.
+    optimizer.tell(&asked[2], f64::INFINITY).unwrap();
+    assert_eq!((optimizer.pending().len(), optimizer.surrogate().unwrap().count()), (3, count + 1));
+    optimizer.tell(&asked[3], f64::NEG_INFINITY).unwrap();
+    assert_eq!((optimizer.pending().len(), optimizer.surrogate().unwrap().count()), (2, count + 1));
     // A point of the user's own.
     optimizer.tell(&[std::f64::consts::PI, 2.275], branin(&[std::f64::consts::PI, 2.275])).unwrap();
     assert_eq!(optimizer.best().unwrap().x[1], 2.275);
@@ -452,7 +456,7 @@ fn pending_failed_and_foreign_points() {
     assert!(optimizer.ask(0).is_err());
     optimizer.forget_pending();
     assert!(optimizer.pending().is_empty());
-    assert_eq!(optimizer.trials().iter().filter(|t| t.outcome == Outcome::Failed).count(), 1);
+    assert_eq!(optimizer.trials().iter().filter(|t| t.outcome == Outcome::Failed).count(), 2);
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn assert_has_learned(model: &OnlineRegressor, rows: &[([f64; 3], f64)]) {
     let builder = lattice.grids().iter().fold(Wiski::builder(), |b, grid| b.grid(grid.clone()));
     let builder = lattice.points().into_iter().fold(builder, |b, points| b.points(points.clone()));
     let builder = inner.kernels().iter().fold(builder, |b, kernel| b.kernel(kernel.clone()));
-    let mut batch = builder.noise(inner.noise()).rank_tolerance(1e-12).build().unwrap();
+    let mut batch = builder.noise(inner.noise()).rank_tolerance(1e-6).build().unwrap();
     assert_eq!(model.count(), rows.len() as f64);
     for (x, y) in rows {
         let h = model.coordinates(x).unwrap();
@@ -40,9 +40,11 @@ fn assert_has_learned(model: &OnlineRegressor, rows: &[([f64; 3], f64)]) {
     for (x, _) in rows.iter().step_by(37) {
         let (p, q) =
             (model.predict_ahead(x).unwrap(), batch.predict(&model.coordinates(x).unwrap()).unwrap());
-        // The model drops eigenvalues of its prior below 10⁻⁶ of the largest.
+        // Which eigenvalues of its prior a model drops, all of them below 10⁻⁶ of the largest, depends on the number of
+        // rows when it was factorized.
         assert!((p.mean - scale.shift - scale.scale * q.mean).abs() < 1e-4, "{} {}", p.mean, q.mean);
-        assert!((p.variance / (q.variance * scale.scale.powi(2)) - 1.0).abs() < 1e-2);
+        let variance = q.variance * scale.scale.powi(2);
+        assert!((p.variance - variance).abs() < 1e-5 + 0.01 * variance, "{} {variance}", p.variance);
     }
 }
 

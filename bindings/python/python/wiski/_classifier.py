@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from wiski import _core
 from wiski._errors import WiskiError, warn_of_failure
-from wiski._estimator import PARAMETERS, OnlineGP, is_ahead, levels_of, name_of, times_of
+from wiski._estimator import PARAMETERS, OnlineGP, is_ahead, levels_of, name_of, times_of, weights_of
 
 
 class OnlineGPClassifier(ClassifierMixin, OnlineGP):
@@ -27,6 +27,8 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
     {PARAMETERS}
     unseen : {{"error", "add"}}, default="error"
         What to do with a class that comes up after the warm-up: reject the row, or make it a new class.
+    class_weight : mapping or "balanced", default=None
+        How often rows of a class count, by class; ``"balanced"`` (for ``fit``) is so that all classes count the same.
     empty_sets : bool, default=False
         Whether ``predict_set`` may say no class at all. If not, a set has at least the likeliest.
 
@@ -78,6 +80,9 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         memory: int = 8192,
         rank_budget: int = 768,
         rank_tolerance: float = 1e-12,
+        class_weight: Any = None,
+        missing: str = "error",
+        verbose: int = 0,
         random_state: Any = 0,
     ) -> None:
         self.features = features
@@ -102,12 +107,16 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         self.memory = memory
         self.rank_budget = rank_budget
         self.rank_tolerance = rank_tolerance
+        self.class_weight = class_weight
+        self.missing = missing
+        self.verbose = verbose
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # A projection is learned from the contrast of two classes.
         tags.classifier_tags.multi_class = not str(self.features).startswith(("project", "mlp"))
+        tags.input_tags.allow_nan = self.missing == "mean"
         return tags
 
     # -- labels ----------------------------------------------------------------------------------------------
@@ -135,15 +144,33 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         if self.unseen not in ("error", "add"):
             raise WiskiError(f"unseen: {self.unseen!r} is not 'error' or 'add'")
         parameters = self._parameters(names, bounds, seed)
-        return _core.Classifier(columns, parameters, names, target, labels, self.unseen == "add")
+        model = _core.Classifier(columns, parameters, names, target, labels, self.unseen == "add")
+        if any(levels is not None for levels in self._texts()):
+            model.levels = self._texts()
+        return model
+
+    def _weights(self, sample_weight: Any, X: np.ndarray, y: np.ndarray, is_all: bool) -> np.ndarray | None:
+        """How often each row counts: by its own weight and by that of its class."""
+        weight = weights_of(sample_weight, X)
+        if self.class_weight is None:
+            return weight
+        if self.class_weight == "balanced" and not is_all:
+            raise WiskiError("class_weight: 'balanced' is for fit, which has all rows; partial_fit needs numbers")
+        by_class = compute_sample_weight(self.class_weight, y)
+        return by_class if weight is None else weight * by_class
 
     # -- learning --------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, time: Any = None) -> OnlineGPClassifier:
+    def fit(self, X: Any, y: Any, time: Any = None, sample_weight: Any = None) -> OnlineGPClassifier:
         """Forget everything and learn these rows. Their order does not matter, unless old ones fade
-        (``half_life``)."""
+        (``half_life``). A row of ``sample_weight`` 2 counts as two; those of weight 0 are left out."""
         target = name_of(y)
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=True)
+        X, y = self._checked(X, y, reset=True)
+        weight = self._weights(sample_weight, X, y, is_all=True)
+        if weight is not None and (weight == 0).any():
+            there = weight > 0
+            X, y, weight = X[there], y[there], weight[there]
+            time = None if time is None else np.asarray(time)[there]
         self._originals = {}
         codes, labels = self._codes(y)
         if len(labels) < 2 and self.unseen == "error":
@@ -154,14 +181,17 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         model = self._new(target, labels, bounds, seed)
         if order is not None:
             X, codes = X[order], codes[order]
-        model.learn(X, codes, labels, time)
+            weight = None if weight is None else weight[order]
+        self._learn(model, X, codes, time, weight, texts=labels)
         model.finish_search()
         warn_of_failure(model)
         self.model_ = model
         self._set_classes()
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, time: Any = None) -> OnlineGPClassifier:
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, time: Any = None, sample_weight: Any = None
+    ) -> OnlineGPClassifier:
         """Learn these rows too, in their order. The first rows start the model (the warm-up).
 
         Parameters
@@ -172,11 +202,18 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
             All classes there are, at the first call. None is those that come up during the warm-up.
         time : array-like of shape (n_rows,), default=None
             The time of each row, with ``timed``.
+        sample_weight : array-like of shape (n_rows,), default=None
+            How often each row counts.
         """
         first, target = "model_" not in self.__dict__, name_of(y)
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=first)
+        X, y = self._checked(X, y, reset=first)
+        weight = self._weights(sample_weight, X, y, is_all=False)
         codes, labels = self._codes(y)
         time = times_of(time, len(X), self.timed)
+        if weight is not None and (weight == 0).any():
+            there = weight > 0
+            X, codes, weight = X[there], codes[there], weight[there]
+            time = None if time is None else time[there]
         declared: list[str] | None = None
         if classes is not None:
             declared = [_text_of(c) for c in np.unique(classes)]
@@ -187,18 +224,21 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
             model = self._new(target, declared)
         else:
             model = self.model_
-        model.learn(X, codes, labels, time)
+        self._learn(model, X, codes, time, weight, texts=labels)
         warn_of_failure(model)
         self.model_ = model
         self._set_classes()
         return self
 
-    def forget(self, X: Any, y: Any) -> OnlineGPClassifier:
-        """Un-learn rows that were learned before with the same labels: exactly, all of them or none."""
+    def forget(self, X: Any, y: Any, sample_weight: Any = None) -> OnlineGPClassifier:
+        """Un-learn rows that were learned before with the same labels and weights: exactly, all of them or none."""
         self._fitted()
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=False)
+        X, y = self._checked(X, y, reset=False)
+        weight = self._weights(sample_weight, X, y, is_all=False)
+        if weight is not None:
+            X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
         codes, labels = self._codes(y)
-        self.model_.forget(X, codes, labels)
+        self.model_.forget(X, codes, labels, weight)
         return self
 
     def merge(self, other: Any) -> OnlineGPClassifier:
@@ -214,6 +254,18 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         """The probability of each class: an array of shape (n_rows, n_classes)."""
         X = self._rows(X)
         return self.model_.predict(X)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """The logarithm of the probability of each class."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """What says a class: of two the log odds of the second, an array of shape (n_rows,); of more the log probability of
+        each, of shape (n_rows, n_classes)."""
+        # Of a probability that is 0 to rounding the odds are as large as numbers tell.
+        logs = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+        return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
 
     def predict(self, X: Any) -> np.ndarray:
         """The likeliest class of each row."""

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from wiski._errors import NotFittedError, WiskiError
 
 _F64 = np.dtype(np.float64)
+
+# So many rows are learned between two looks at the clock.
+_SAID_AFTER = 256
 
 PARAMETERS = """features : str, default="auto"
         How rows become coordinates: ``"identity"`` (one to four columns), ``"points:512"`` (a sum of small grids with
@@ -61,6 +66,11 @@ PARAMETERS = """features : str, default="auto"
         The largest rank of a sum of grids.
     rank_tolerance : float, default=1e-12
         Prior eigenvalues below this share of the largest are dropped.
+    missing : {"error", "mean"}, default="error"
+        What to do with numbers that are NaN: reject them, or take the mean of their column so far. (Columns of text and
+        categories of pandas and polars need no parameter: each text is a level, and so is what is missing or unknown.)
+    verbose : int, default=0
+        Whether ``fit`` and ``partial_fit`` say on standard error, every second, how far they are.
     random_state : int, RandomState or None, default=0
         The seed of everything random."""
 
@@ -69,8 +79,16 @@ class OnlineGP(BaseEstimator):
     """The base of both estimators. ``model_`` is the model in Rust once there is one."""
 
     model_: Any
+    # The texts of columns, and sums and counts of numbers that are there, for those that are missing.
+    _levels: dict[str, list[str]]
+    _sums: tuple[Any, Any] | None
 
     # -- parameters ------------------------------------------------------------------------------------------
+
+    def _categorical(self) -> dict[Any, int]:
+        """The columns that are levels: those that were named, and those of text."""
+        texts = {name: len(levels) for name, levels in getattr(self, "_levels", {}).items()}
+        return {**texts, **(self.categorical or {})}
 
     def _draw_seed(self) -> int:
         """The seed of a new model, and of the order in which ``fit`` takes its rows."""
@@ -102,7 +120,7 @@ class OnlineGP(BaseEstimator):
             "max_grid_points": self.max_grid_points,
             "engine": self.engine,
             "periodic": [(_place(k, columns, "periodic"), v) for k, v in (self.periodic or {}).items()],
-            "categorical": [(_place(k, columns, "categorical"), v) for k, v in (self.categorical or {}).items()],
+            "categorical": [(_place(k, columns, "categorical"), v) for k, v in self._categorical().items()],
             "known_noise": getattr(self, "known_noise", False),
             "intervals": self.intervals,
             "level": float(self.level),
@@ -124,6 +142,7 @@ class OnlineGP(BaseEstimator):
             and X.shape[0] > 0
             and X.shape[1] == self.n_features_in_
             and "feature_names_in_" not in self.__dict__
+            and self.missing == "error"
         )
 
     def _rows(self, X: Any) -> np.ndarray:
@@ -134,7 +153,59 @@ class OnlineGP(BaseEstimator):
             )
         if self._is_plain(X):
             return X
-        return validate_data(self, X, dtype=np.float64, reset=False)
+        return self._checked(X, reset=False)
+
+    def _checked(self, X: Any, y: Any = "no_validation", reset: bool = False, **how: Any) -> Any:
+        """Rows (and targets) as scikit-learn checks them, with texts as levels and missing numbers as means."""
+        if self.missing not in ("error", "mean"):
+            raise WiskiError(f"missing: {self.missing!r} is not 'error' or 'mean'")
+        if reset:
+            self._levels, self._sums = levels_in(X), None
+        for name, levels in getattr(self, "_levels", {}).items():
+            X = with_codes(X, name, levels)
+        if self.missing == "mean":
+            how["ensure_all_finite"] = "allow-nan"
+        if isinstance(y, str) and y == "no_validation":
+            return self._filled(validate_data(self, X, dtype=np.float64, reset=reset, **how))
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=reset, **how)
+        learned = self._learned_means(X)
+        return self._filled(X, learned), y
+
+    def _learned_means(self, X: np.ndarray) -> Any:
+        """The sums of the columns so far, these rows included, for what is missing."""
+        if self.missing == "error":
+            return None
+        sums, counts = (0.0, 0.0) if self._sums is None else self._sums
+        there = ~np.isnan(X)
+        self._sums = (sums + np.where(there, X, 0.0).sum(axis=0), counts + there.sum(axis=0))
+        return self._sums
+
+    def _filled(self, X: np.ndarray, sums: Any = None) -> np.ndarray:
+        if self.missing == "error" or not np.isnan(X).any():
+            return X
+        sums = getattr(self, "_sums", None) if sums is None else sums
+        if sums is None:
+            raise WiskiError("missing: a model from a file does not know the means of its columns")
+        return np.where(np.isnan(X), sums[0] / np.maximum(sums[1], 1.0), X)
+
+    def _texts(self) -> list[list[str] | None]:
+        """The levels of each column, where it is text."""
+        levels = getattr(self, "_levels", {})
+        return [levels.get(name) for name in self._columns()]
+
+    def _learn(self, model: Any, X: np.ndarray, *columns: Any, texts: Any = None) -> None:
+        """Hands rows to a model; says how far it is, if that is wanted."""
+        if not self.verbose:
+            model.learn(X, *_arguments(columns, slice(None), texts))
+            return
+        start = said = time.monotonic()
+        for first in range(0, len(X), _SAID_AFTER):
+            rows = slice(first, first + _SAID_AFTER)
+            model.learn(X[rows], *_arguments(columns, rows, texts))
+            if time.monotonic() - said > 1.0:
+                said = time.monotonic()
+                done = min(first + _SAID_AFTER, len(X))
+                print(f"wiski: {done} of {len(X)} rows after {said - start:.0f} s", file=sys.stderr, flush=True)
 
     def _columns(self) -> list[str]:
         """The names of the columns, invented where there are none."""
@@ -149,7 +220,7 @@ class OnlineGP(BaseEstimator):
             return None, None
         order = np.random.default_rng(seed).permutation(len(X))
         on_grid = self.features == "identity" or (self.features == "auto" and X.shape[1] <= axes)
-        if self.bounds is not None or not on_grid or self.periodic or self.categorical:
+        if self.bounds is not None or not on_grid or self.periodic or self._categorical():
             return order, None
         # As the library does for the warm-up: the range, and a twentieth on either side.
         low, high = X.min(axis=0), X.max(axis=0)
@@ -169,7 +240,7 @@ class OnlineGP(BaseEstimator):
     def _with(self, model: Any) -> Any:
         """An estimator like this one around another model."""
         other = clone(self)
-        for name in ("n_features_in_", "feature_names_in_"):
+        for name in ("n_features_in_", "feature_names_in_", "_levels", "_sums"):
             if name in self.__dict__:
                 setattr(other, name, getattr(self, name))
         other.model_ = model
@@ -239,10 +310,76 @@ class OnlineGP(BaseEstimator):
         accepted = set(cls._get_param_names())
         estimator = cls(**{k: v for k, v in parameters.items() if k in accepted})
         estimator.n_features_in_ = model.input_dim
+        texts = {name: levels for name, levels in zip(model.inputs, model.levels) if levels is not None}
+        estimator._levels = texts
+        # They are known from the texts.
+        known = {k: v for k, v in (estimator.categorical or {}).items() if model.inputs[k] not in texts}
+        estimator.categorical = known or None
         if model.inputs != [f"x{i}" for i in range(model.input_dim)]:
             estimator.feature_names_in_ = np.asarray(model.inputs, dtype=object)
         estimator.model_ = model
         return estimator
+
+
+def _arguments(columns: tuple[Any, ...], rows: slice, texts: Any) -> list[Any]:
+    """What a model takes beside the rows: targets or codes first, then the texts of codes, then what is optional."""
+    cut = [None if column is None else column[rows] for column in columns]
+    return cut if texts is None else [cut[0], texts, *cut[1:]]
+
+
+def weights_of(sample_weight: Any, X: np.ndarray) -> np.ndarray | None:
+    """A weight for each row, none of them negative; None if all count the same."""
+    if sample_weight is None:
+        return None
+    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+
+
+def _is_text(column: Any) -> bool:
+    if hasattr(column, "cat") and str(getattr(column, "dtype", "")).lower().startswith(("category", "categorical", "enum")):
+        return True
+    kind = getattr(np.asarray(column).dtype, "kind", "")
+    if kind in "US":
+        return True
+    return kind in "OT" and any(isinstance(value, str) for value in column)
+
+
+def levels_in(X: Any) -> dict[str, list[str]]:
+    """The texts of each column of a frame that is text or a category, in their order; the last, empty, stands for what is
+    missing or unknown."""
+    names = getattr(X, "columns", None)
+    if names is None or not (hasattr(X, "assign") or hasattr(X, "with_columns")):
+        return {}
+    found = {}
+    for name in names:
+        if _is_text(X[name]):
+            texts = {_text(value) for value in _values(X[name])} - {""}
+            if hasattr(X[name], "cat") and hasattr(X[name].cat, "categories"):
+                texts |= {_text(value) for value in X[name].cat.categories}
+            found[str(name)] = [*sorted(texts), ""]
+    return found
+
+
+def _values(column: Any) -> list[Any]:
+    return column.to_list() if hasattr(column, "to_list") else list(column)
+
+
+def _text(value: Any) -> str:
+    """The text of a level; the empty one for None, NaN and pandas' NA."""
+    if value is None or value != value or str(value) in ("<NA>", "NaT"):
+        return ""
+    return str(value)
+
+
+def with_codes(X: Any, name: str, levels: list[str]) -> Any:
+    """A frame whose column of texts is their places among the levels."""
+    if name not in getattr(X, "columns", ()):
+        raise WiskiError(f"{name}: this column is text, so rows must come in a frame that has it")
+    places = {level: place for place, level in enumerate(levels)}
+    missing = len(levels) - 1
+    codes = np.asarray([places.get(_text(value), missing) for value in _values(X[name])], dtype=np.float64)
+    if hasattr(X, "with_columns"):
+        return X.with_columns(type(X[name])(name, codes))
+    return X.assign(**{name: codes})
 
 
 def levels_of(level: Any) -> tuple[list[float], bool]:

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 
 from wiski import _core
 from wiski._errors import WiskiError, warn_of_failure
-from wiski._estimator import PARAMETERS, OnlineGP, is_ahead, levels_of, name_of, optional, times_of
+from wiski._estimator import PARAMETERS, OnlineGP, is_ahead, levels_of, name_of, optional, times_of, weights_of
 from wiski._stats import Stats
 
 
@@ -81,6 +80,8 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         memory: int = 8192,
         rank_budget: int = 768,
         rank_tolerance: float = 1e-12,
+        missing: str = "error",
+        verbose: int = 0,
         random_state: Any = 0,
     ) -> None:
         self.features = features
@@ -104,17 +105,27 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         self.memory = memory
         self.rank_budget = rank_budget
         self.rank_tolerance = rank_tolerance
+        self.missing = missing
+        self.verbose = verbose
         self.random_state = random_state
 
     # -- learning --------------------------------------------------------------------------------------------
 
     def _targets(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
+        X, y = self._checked(X, y, reset=reset, y_numeric=True)
         return X, np.asarray(y, dtype=np.float64)
 
     def _new(self, target: str, bounds: Any = None, seed: int | None = None) -> Any:
         columns = self._columns()
-        return _core.Regressor(len(columns), self._parameters(columns, bounds, seed), columns, target)
+        model = _core.Regressor(len(columns), self._parameters(columns, bounds, seed), columns, target)
+        if any(levels is not None for levels in self._texts()):
+            model.levels = self._texts()
+        return model
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "mean"
+        return tags
 
     def _noise_of(self, noise: Any, rows: int) -> np.ndarray | None:
         """The noise variance of each row, which is there where it is known and nowhere else."""
@@ -125,7 +136,9 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
             raise WiskiError("noise: this model learns its noise; known_noise=True takes that of each row")
         return noise
 
-    def fit(self, X: Any, y: Any, noise: Any = None, time: Any = None) -> OnlineGPRegressor:
+    def fit(
+        self, X: Any, y: Any, noise: Any = None, time: Any = None, sample_weight: Any = None
+    ) -> OnlineGPRegressor:
         """Forget everything and learn these rows.
 
         Since all rows are here, the grid covers what they span and their order does not matter: they are
@@ -139,9 +152,17 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
             The noise variance of each target, with ``known_noise``.
         time : array-like of shape (n_rows,), default=None
             The time of each row, with ``timed``.
+        sample_weight : array-like of shape (n_rows,), default=None
+            How often each row counts: noise of 1/weight of the variance. Rows of weight 0 are left out.
         """
         target = name_of(y)
         X, y = self._targets(X, y, reset=True)
+        weight = weights_of(sample_weight, X)
+        if weight is not None and (weight == 0).any():
+            there = weight > 0
+            X, y, weight = X[there], y[there], weight[there]
+            noise = None if noise is None else np.asarray(noise)[there]
+            time = None if time is None else np.asarray(time)[there]
         if len(X) < 2:
             raise WiskiError(f"n_samples={len(X)} is too few: a model needs at least two rows")
         noise, time = self._noise_of(noise, len(X)), times_of(time, len(X), self.timed)
@@ -151,13 +172,16 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         if order is not None:
             X, y = X[order], y[order]
             noise = None if noise is None else noise[order]
-        model.learn(X, y, noise, time)
+            weight = None if weight is None else weight[order]
+        self._learn(model, X, y, noise, time, weight)
         model.finish_search()
         warn_of_failure(model)
         self.model_ = model
         return self
 
-    def partial_fit(self, X: Any, y: Any, noise: Any = None, time: Any = None) -> OnlineGPRegressor:
+    def partial_fit(
+        self, X: Any, y: Any, noise: Any = None, time: Any = None, sample_weight: Any = None
+    ) -> OnlineGPRegressor:
         """Learn these rows too, in their order. The first rows start the model (the warm-up).
 
         Parameters are those of ``fit``.
@@ -170,6 +194,8 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
             and y.ndim == 1
             and noise is None
             and time is None
+            and sample_weight is None
+            and not self.verbose
             and not self.known_noise
             and not self.timed
         ):
@@ -177,18 +203,28 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
             return self
         first, target = "model_" not in self.__dict__, name_of(y)
         X, y = self._targets(X, y, reset=first)
+        weight = weights_of(sample_weight, X)
         noise, time = self._noise_of(noise, len(X)), times_of(time, len(X), self.timed)
+        if weight is not None and (weight == 0).any():
+            there = weight > 0
+            X, y, weight = X[there], y[there], weight[there]
+            noise, time = (None if column is None else column[there] for column in (noise, time))
         model = self._new(target) if first else self.model_
-        model.learn(X, y, noise, time)
+        self._learn(model, X, y, noise, time, weight)
         warn_of_failure(model)
         self.model_ = model
         return self
 
-    def forget(self, X: Any, y: Any, noise: Any = None) -> OnlineGPRegressor:
+    def forget(self, X: Any, y: Any, noise: Any = None, sample_weight: Any = None) -> OnlineGPRegressor:
         """Un-learn rows that were learned before with the same values: exactly, all of them or none."""
         self._fitted()
         X, y = self._targets(X, y, reset=False)
-        self.model_.forget(X, y, self._noise_of(noise, len(X)))
+        weight, noise = weights_of(sample_weight, X), self._noise_of(noise, len(X))
+        if weight is not None:
+            there = weight > 0
+            noise = (np.ones(len(X)) if noise is None else noise)[there] / weight[there]
+            X, y = X[there], y[there]
+        self.model_.forget(X, y, noise)
         return self
 
     def refit(self) -> OnlineGPRegressor:
@@ -315,6 +351,30 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         half = [self.model_.quantile(one, ahead) * std for one in levels]
         each = [np.column_stack([mean - h, mean + h]) for h in half]
         return mean, each[0] if single else np.stack(each, axis=-1)
+
+    def predict_quantiles(
+        self, X: Any, quantiles: Any = (0.1, 0.5, 0.9), horizon: str | None = None, noise: Any = None
+    ) -> np.ndarray:
+        """Quantiles of an observation at each row: an array of shape (n_rows, n_quantiles). They are the ends of
+        :meth:`predict_interval`, so that with ``intervals="conformal"`` intervals between two of them hold their share.
+
+        >>> import numpy as np
+        >>> from wiski import OnlineGPRegressor
+        >>> X = np.linspace(0, 1, 100)[:, None]
+        >>> model = OnlineGPRegressor().fit(X, np.sin(6 * X[:, 0]))
+        >>> bool((np.diff(model.predict_quantiles(X)) > 0).all())
+        True
+        """
+        shares, _ = levels_of(quantiles)
+        mean, std = self.predict(X, return_std=True, noise=noise)
+        ahead = is_ahead(horizon, len(mean))
+
+        def end(share: float) -> np.ndarray:
+            level = abs(2 * share - 1)
+            half = self.model_.quantile(level, ahead) * std if level > 0 else 0.0
+            return mean + half if share > 0.5 else mean - half
+
+        return np.column_stack([end(share) for share in shares])
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Values at rows of functions drawn from the posterior: an array of shape (n_rows, n_samples). Each

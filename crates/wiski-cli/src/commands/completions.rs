@@ -41,7 +41,7 @@ impl Man {
 /// The page of a command and those of its subcommands, named as the words are written, with hyphens.
 fn pages(command: &Command, name: &str, folder: &Path) -> Result<()> {
     let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone().name(name.to_owned())).render(&mut page)?;
+    clap_mangen::Man::new(command.clone()).title(name).render(&mut page)?;
     let path = folder.join(format!("{name}.1"));
     std::fs::write(&path, page).with_context(|| path.display().to_string())?;
     for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help")

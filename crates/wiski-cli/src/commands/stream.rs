@@ -95,10 +95,9 @@ pub(crate) struct Stream {
     emit: Option<Emit>,
 
     /// Who waits while features are searched for or hyperparameters refitted: the row that brings it about, so that a
-    /// stream leads to the same model every time; or nobody, since it is done beside the stream [default: background
-    /// for --emit from a pipe without --journal, else wait]
-    #[arg(long, value_name = "HOW", value_enum)]
-    search: Option<Search>,
+    /// stream leads to the same model every time; or nobody, since it is done beside the stream
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Search::Wait)]
+    search: Search,
 
     /// Raise an alarm where the target is so many standard deviations off
     #[arg(long, value_name = "SIGMAS", default_value_t = 4.0)]
@@ -152,11 +151,9 @@ impl Stream {
 
     /// Whether rows wait for searches and refits.
     fn upkeep(&self) -> Upkeep {
-        let is_live = self.emit.is_some() && self.input == "-" && self.journal.journal.is_none();
         match self.search {
-            None if is_live => Upkeep::Background,
-            Some(Search::Background) => Upkeep::Background,
-            None | Some(Search::Wait) => Upkeep::Wait,
+            Search::Wait => Upkeep::Wait,
+            Search::Background => Upkeep::Background,
         }
     }
 }

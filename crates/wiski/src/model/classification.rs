@@ -205,11 +205,16 @@ impl Task for Classification {
 
     const IS_NUMBER: bool = false;
 
-    fn row(&mut self, class: f64, _: f64) -> RowTargets<'_> {
+    fn row(&mut self, class: f64, noise: f64) -> RowTargets<'_> {
         let (likelihood, class) = (self.likelihood(), class as usize);
+        // A row of weight w counts w times: its targets have 1/w of the noise.
+        let target = |hit| {
+            let own = likelihood.target(hit);
+            Target { noise: own.noise * noise, ..own }
+        };
         self.targets.clear();
-        self.targets.extend((0..self.labels.names().len()).map(|c| likelihood.target(c == class)));
-        let (unseen, softmax) = (Some(likelihood.target(false)), Some(&*self.softmax));
+        self.targets.extend((0..self.labels.names().len()).map(|c| target(c == class)));
+        let (unseen, softmax) = (Some(target(false)), Some(&*self.softmax));
         RowTargets { each: &self.targets, class: Some(class), unseen, reach: f64::INFINITY, softmax }
     }
 
@@ -252,7 +257,7 @@ impl Task for Classification {
         let space = settings.hyper_space(&start)?;
         let of_class = |class: usize| -> (Vec<f64>, Vec<f64>) {
             let targets = memory.rows.y.iter().map(|&own| likelihood.target(own == class as f64));
-            targets.map(|t| (t.value, t.noise)).unzip()
+            targets.zip(&memory.rows.noise).map(|(t, noise)| (t.value, t.noise * noise)).unzip()
         };
         let targets: Vec<_> = (0..count).map(of_class).collect();
         let (contrast, classes) = (self.most_balanced(memory), Some(memory.rows.y.as_slice()));

@@ -20,7 +20,7 @@ use super::remarks::Remark;
 use super::settings::{Schedule, Settings, Upkeep};
 use super::{Outcome, Wiski};
 use crate::conformal::{Conformal, Horizon};
-use crate::error::{Error, Result, length};
+use crate::error::{Error, Result, length, positive};
 use crate::learn::Choice;
 
 /// An online Gaussian process classifier on raw rows.
@@ -216,12 +216,12 @@ impl OnlineClassifier {
     /// Learns a row. Other than [`OnlineClassifier::step`] it makes no prediction, and so says nothing to the controller
     /// of sets.
     pub fn observe(&mut self, x: &[f64], label: &str) -> Result<Outcome> {
-        self.learn(x, label, None)
+        self.learn(x, label, 1.0, None)
     }
 
     /// Learns a row that was observed at the given time; times must not decrease.
     pub fn observe_at(&mut self, x: &[f64], label: &str, time: f64) -> Result<Outcome> {
-        self.learn(x, label, Some(time))
+        self.learn(x, label, 1.0, Some(time))
     }
 
     /// Predicts a row, then learns it, and takes the prediction into the running figures. `None` during the
@@ -237,12 +237,24 @@ impl OnlineClassifier {
         label: &str,
         time: Option<f64>,
     ) -> Result<Option<ClassPrediction>> {
+        self.step_weighted(x, label, 1.0, time)
+    }
+
+    /// As [`OnlineClassifier::step_with`], for a row that counts `weight` times.
+    pub fn step_weighted(
+        &mut self,
+        x: &[f64],
+        label: &str,
+        weight: f64,
+        time: Option<f64>,
+    ) -> Result<Option<ClassPrediction>> {
+        positive("weight", weight, 0)?;
         // A class that comes up for the first time is predicted by those before it.
         let is_new = self.is_ready() && !self.classes().iter().any(|known| known == label);
         let before = if is_new { Some(self.predict(x)?) } else { None };
         // A search may change how sure the model is; this row was predicted before.
         let sharpness = self.online.task.sharpness;
-        self.learn(x, label, time)?;
+        self.learn(x, label, weight.recip(), time)?;
         let (said, task) = (self.online.said(), &self.online.task);
         let prediction = match before {
             None if said.is_empty() => return Ok(None),
@@ -298,11 +310,11 @@ impl OnlineClassifier {
     }
 
     /// Learns a row, wholly or not at all; one with a new label only if the label can become a class.
-    fn learn(&mut self, x: &[f64], label: &str, time: Option<f64>) -> Result<Outcome> {
+    fn learn(&mut self, x: &[f64], label: &str, noise: f64, time: Option<f64>) -> Result<Outcome> {
         check_row(x, self.input_dim())?;
         let online = &mut self.online;
         if let Some(class) = online.task.labels.index(label, online.learner.is_none())? {
-            return online.learn(x, class as f64, 1.0, time);
+            return online.learn(x, class as f64, noise, time);
         }
         let before = (online.task.clone(), online.learner.clone(), online.memory.rows.y.clone());
         let corrections = online.corrections.clone();
@@ -326,7 +338,7 @@ impl OnlineClassifier {
             class
         };
         online.extend_corrections();
-        let learned = learned.and_then(|()| online.learn(x, class as f64, 1.0, time));
+        let learned = learned.and_then(|()| online.learn(x, class as f64, noise, time));
         if learned.is_ok() {
             online.publish_to_readers();
         } else {
@@ -384,10 +396,16 @@ impl OnlineClassifier {
     /// Un-learns a row that was learned before with the same label. Exact; rejected while the feature map still
     /// changes.
     pub fn forget(&mut self, x: &[f64], label: &str) -> Result<()> {
+        self.forget_weighted(x, label, 1.0)
+    }
+
+    /// As [`OnlineClassifier::forget`], for a row that counted `weight` times.
+    pub fn forget_weighted(&mut self, x: &[f64], label: &str, weight: f64) -> Result<()> {
+        positive("weight", weight, 0)?;
         let Some(class) = self.classes().iter().position(|n| n == label) else {
             return Err(Error::UnknownLabel { label: label.into(), known: self.classes().to_vec(), row: 0 });
         };
-        self.online.forget(x, class as f64, 1.0)
+        self.online.forget(x, class as f64, weight.recip())
     }
 
     /// Exponential forgetting at once: every row so far counts `factor` times as much.

@@ -362,7 +362,7 @@ impl<T: Task> Online<T> {
         Fading::since(self.memory.last_time()).after(self.settings.half_life, time)?;
         let (wanted, most) =
             (self.settings.warm_up_rows(self.input_dim), self.settings.memory_rows(self.input_dim));
-        if self.memory.len() >= wanted.max(most) {
+        if self.memory.len() >= wanted.max(most) && self.successor.is_none() {
             // The warm-up cannot end yet: the newest rows serve it as well as the oldest.
             self.memory.drop_older_half(self.input_dim);
         }

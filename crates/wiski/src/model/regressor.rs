@@ -630,11 +630,24 @@ impl OnlineRegressor {
         variance: Option<f64>,
         time: Option<f64>,
     ) -> Result<Option<Prediction>> {
+        self.step_weighted(x, y, 1.0, variance, time)
+    }
+
+    /// As [`OnlineRegressor::step_with`], for a row that counts `weight` times: its noise has 1/`weight` of the variance.
+    pub fn step_weighted(
+        &mut self,
+        x: &[f64],
+        y: f64,
+        weight: f64,
+        variance: Option<f64>,
+        time: Option<f64>,
+    ) -> Result<Option<Prediction>> {
+        positive("weight", weight, 0)?;
         if variance.is_some() {
             self.require_known_noise()?;
         }
         let scale = self.target_scale();
-        self.learn(x, y, variance.unwrap_or(1.0), time)?;
+        self.learn(x, y, variance.unwrap_or(1.0) / weight, time)?;
         let Some(&said) = self.online.said().first() else { return Ok(None) };
         let p = scale.undo(said);
         self.metrics.record_with(&p, y, self.online.task.log_density);

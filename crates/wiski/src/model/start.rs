@@ -148,8 +148,11 @@ impl Found {
             let hits = classes.map(|own| decays.weight(|row| own[row] == class as f64));
             processes.push(Process::new(model, hits));
         }
-        let unseen =
-            unseen.map(|t| decays.observed(&self.lattice, &h, |_| (t.value, t.noise))).transpose()?;
+        let unseen = unseen.map(|t| {
+            let target = |row: usize| (t.value, t.noise * memory.rows.noise[row]);
+            decays.observed(&self.lattice, &h, target)
+        });
+        let unseen = unseen.transpose()?;
         let fading = decays.fading;
         Learner::new(self.encoder, processes, unseen, self.space, self.choice, fading, settings.schedule)
     }

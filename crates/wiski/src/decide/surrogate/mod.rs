@@ -161,7 +161,12 @@ impl SurrogateModel {
                 }
                 let dim = exact.process().dim();
                 let hyper = exact.process().hyperparameters()?;
-                let mut grids = match GridSurrogate::after(&hyper, dim, settings, all) {
+                let fitted = GridSurrogate::after(&hyper, dim, settings, all).and_then(|grids| {
+                    // What suits the exact process may not suit a coarse grid, which then needs a fit of its own.
+                    let is_worse = lost(exact, &grids)? > COARSE;
+                    if is_worse { GridSurrogate::new(dim, settings, all) } else { Ok(grids) }
+                });
+                let mut grids = match fitted {
                     Ok(grids) => grids,
                     // The exact process stays until grids succeed.
                     Err(error) => {
