@@ -17,6 +17,7 @@ mod regressor;
 mod remarks;
 mod schedule;
 mod settings;
+mod shape;
 mod sharpness;
 mod snapshots;
 mod start;
@@ -43,6 +44,7 @@ pub(crate) use schedule::{Fading, brief};
 pub use settings::{
     Features, HalfLife, InputScaling, IntervalKind, Intervals, NoiseModel, Schedule, Settings, TargetScaling,
 };
+pub(crate) use shape::{ModelShape, TargetSums};
 pub use snapshots::{JointRows, RowSurface, SampledFunction, Snapshot};
 pub use targets::TargetScale;
 pub use units::{StartValue, in_user_units};
