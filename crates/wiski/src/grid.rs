@@ -132,7 +132,9 @@ impl Axis {
         }
         // On the upper bound the last cell is used from its right end, where its outer weight is zero.
         let cell = (t as usize).clamp(1, self.points - 3);
-        Some((cell - 1, t - cell as f64))
+        // Not t − cell: how far the axis has grown must not round the place in the cell.
+        let place = (x - self.origin) * self.inverse_step - (self.first + cell as i64) as f64;
+        Some((cell - 1, place))
     }
 
     /// The number of cells to add below and above so that `x` is covered, with at least an eighth of the
