@@ -132,7 +132,9 @@ impl Axis {
         }
         // On the upper bound the last cell is used from its right end, where its outer weight is zero.
         let cell = (t as usize).clamp(1, self.points - 3);
-        Some((cell - 1, t - cell as f64))
+        // Not t − cell: how far the axis has grown must not round the place in the cell.
+        let place = (x - self.origin) * self.inverse_step - (self.first + cell as i64) as f64;
+        Some((cell - 1, place))
     }
 
     /// The number of cells to add below and above so that `x` is covered, with at least an eighth of the
@@ -148,6 +150,11 @@ impl Axis {
         } else {
             (0.0, (t.ceil() - (self.points - 2) as f64).max(chunk))
         }
+    }
+
+    /// An eighth of the axis: the least that it grows by.
+    fn growth_step(&self) -> usize {
+        (self.points / 8).max(1)
     }
 
     /// The smallest growth that makes this axis contain every point of `other`, which must have the same
@@ -290,6 +297,28 @@ pub struct Lattice {
 pub(crate) struct Growth(Vec<(usize, usize)>);
 
 impl Growth {
+    /// No growth of a lattice.
+    pub(crate) fn none(lattice: &Lattice) -> Self {
+        Self(vec![(0, 0); lattice.axes().count()])
+    }
+
+    /// Cells below and above, axis after axis.
+    pub(crate) fn sides(&self) -> &[(usize, usize)] {
+        &self.0
+    }
+
+    /// The growth by the given cells, if there is room for it.
+    pub(crate) fn of_sides(sides: Vec<(usize, usize)>, room: &Self) -> Option<Self> {
+        let fits = sides.len() == room.0.len()
+            && sides.iter().zip(&room.0).all(|(own, most)| own.0 <= most.0 && own.1 <= most.1);
+        fits.then_some(Self(sides))
+    }
+
+    /// Grows to what another growth leads to, where that is more.
+    pub(crate) fn include(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a = (a.0.max(b.0), a.1.max(b.1)));
+    }
+
     pub(crate) fn is_none(&self) -> bool {
         self.0.iter().all(|&g| g == (0, 0))
     }
@@ -504,6 +533,32 @@ impl Lattice {
             }
         }
         Ok(Growth(growth))
+    }
+
+    /// How far each axis may grow on either side, in whole steps of an eighth of its points, so that no grid has more than
+    /// `limit` points whatever rows come, and in whatever order: every axis may grow by the same factor.
+    pub(crate) fn room(&self, limit: usize) -> Growth {
+        let room = |grid: &Grid| -> Vec<(usize, usize)> {
+            let factor = (limit as f64 / grid.len() as f64).powf(1.0 / grid.dim() as f64).max(1.0);
+            let side = |a: &Axis| {
+                let step = a.growth_step();
+                (0.5 * (factor - 1.0) * a.points as f64) as usize / step * step
+            };
+            grid.axes.iter().map(|a| (side(a), side(a))).collect()
+        };
+        Growth(self.grids.iter().flat_map(room).collect())
+    }
+
+    /// How the lattice must grow to cover `h`, in whole steps of an eighth of each axis, so that what several rows need is
+    /// the maximum of what each needs. `None` if there is no room for that.
+    pub(crate) fn growth_within(&self, h: &[f64], room: &Growth) -> Option<Growth> {
+        let one = |((axis, &value), &(most_below, most_above)): ((&Axis, &f64), &(usize, usize))| {
+            let (step, (below, above)) = (axis.growth_step() as f64, axis.growth_to(value));
+            let (below, above) = ((below / step).ceil() * step, (above / step).ceil() * step);
+            let is_within = below <= most_below as f64 && above <= most_above as f64;
+            is_within.then_some((below as usize, above as usize))
+        };
+        self.axes().zip(h).zip(&room.0).map(one).collect::<Option<_>>().map(Growth)
     }
 
     /// How this lattice must grow to contain every point of `other`. Rejected if any block would have more than

@@ -40,6 +40,8 @@
 //! 16. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
 //!     rows.
 //!
+//! 17. [`decide`], [`persist`], [`shard`]: where to look next; models in files; models of rows that lie on many machines.
+//!
 //! # Features
 //!
 //! Both are on by default. Without them the library needs neither a file system nor threads.
@@ -101,6 +103,8 @@ pub mod model;
 pub mod decide;
 
 pub mod persist;
+
+pub mod shard;
 
 pub use conformal::{Horizon, Interval};
 pub use error::{Error, IoError, Result};

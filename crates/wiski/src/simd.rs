@@ -47,6 +47,16 @@ pub(crate) fn solve_lower_transposed(rows: &[f64], stride: usize, x: &mut [f64])
     Arch::new().dispatch(SolveLowerTransposed { rows, stride, x });
 }
 
+/// Added and taken away again, it rounds numbers below 8192 to multiples of δ = 2⁻³⁸, the distance between doubles around
+/// it: see `stats/exact.rs`.
+pub(crate) const ROUNDER: f64 = 24_576.0;
+
+/// A product as it goes into a sum: as it is, or rounded to a multiple of δ.
+#[inline(always)]
+pub(crate) fn rounded<const ROUND: bool>(product: f64) -> f64 {
+    if ROUND { (product + ROUNDER) - ROUNDER } else { product }
+}
+
 /// The lower triangle of A += c x xᵀ, for n rows of n numbers.
 pub(crate) fn add_outer_lower(a: &mut [f64], c: f64, x: &[f64]) {
     Arch::new().dispatch(AddOuterLower { a, c, x });

@@ -245,6 +245,10 @@ impl Learner {
         &self.processes
     }
 
+    pub(crate) fn space(&self) -> &HyperSpace {
+        &self.space
+    }
+
     pub(crate) fn choice(&self) -> Option<&Choice> {
         self.choice.as_ref()
     }

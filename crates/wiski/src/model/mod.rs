@@ -19,6 +19,7 @@ mod regressor;
 mod remarks;
 mod schedule;
 mod settings;
+mod shape;
 mod sharpness;
 mod snapshots;
 mod stacking;
@@ -51,6 +52,7 @@ pub use settings::{
     Features, HalfLife, InputScaling, IntervalKind, Intervals, NoiseModel, Schedule, Settings, TargetScaling,
     Upkeep,
 };
+pub(crate) use shape::{ModelShape, TargetSums};
 pub use snapshots::{JointRows, RowSurface, SampledFunction, Snapshot};
 pub use targets::TargetScale;
 pub use units::{StartValue, in_user_units};

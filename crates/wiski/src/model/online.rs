@@ -204,6 +204,18 @@ impl<T: Task> Online<T> {
         }
     }
 
+    /// A stream of which only what was learned is left, and how many rows were left out.
+    pub(crate) fn of_learner(
+        settings: Settings,
+        input_dim: usize,
+        task: T,
+        learner: Box<Learner>,
+        ignored: u64,
+    ) -> Self {
+        let online = Self::from_parts(settings, input_dim, task, Memory::default(), Some(learner));
+        Self { ignored, ..online }
+    }
+
     /// Rejects parts that do not fit together.
     pub(crate) fn restore(&mut self) -> Result<()> {
         self.settings.check(self.input_dim)?;
@@ -226,7 +238,7 @@ impl<T: Task> Online<T> {
         self.learner.as_deref_mut().ok_or(Error::NotReady { operation })
     }
 
-    fn require_settled(&self, operation: &'static str) -> Result<()> {
+    pub(crate) fn require_settled(&self, operation: &'static str) -> Result<()> {
         self.ready(operation)?.encoder().require_fixed(operation)?;
         if self.is_searching() && self.settings.is_additive() {
             let reason = "the features may still be learned anew; freeze them first, then it is exact";

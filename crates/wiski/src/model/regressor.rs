@@ -338,6 +338,12 @@ impl OnlineRegressor {
         Ok(Self { online, metrics: Prequential::default(), drifts: 0 })
     }
 
+    /// The stream and what was learned from it, where features no longer change.
+    pub(super) fn settled_parts(&self, operation: &'static str) -> Result<(&Online<Regression>, &Learner)> {
+        self.online.require_settled(operation)?;
+        Ok((&self.online, self.online.ready(operation)?))
+    }
+
     /// A model that has learned what the given statistics hold, with hyperparameters fitted to them: where a
     /// reduction over shards ends. The statistics live in the coordinates that the settings give every row, so
     /// these must be known beforehand: [`Features::Identity`], and columns scaled by declared bounds or not at all.

@@ -23,6 +23,11 @@ impl TargetMoments {
         if self.weight < 0.0 { positive("weight of the targets", self.weight, 0) } else { Ok(()) }
     }
 
+    /// Moments that were summed up elsewhere.
+    pub(super) fn of_sums(weight: f64, mean: f64, squares: f64) -> Self {
+        Self { weight, mean, squares }
+    }
+
     /// The moments of the targets that statistics on one grid hold; rows count by their weight.
     pub(super) fn of_stats(stats: &Stats) -> Self {
         // Weights of interpolation add up to one, so b adds up to the sum of all targets.

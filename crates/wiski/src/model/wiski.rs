@@ -174,6 +174,11 @@ impl Wiski {
         }
     }
 
+    /// How the model is configured, but for grids and kernels.
+    pub(super) fn settings(&self) -> &WiskiBuilder {
+        &self.settings
+    }
+
     /// The sufficient statistics.
     pub fn stats(&self) -> &Stats {
         &self.stats

@@ -50,6 +50,7 @@ pub use lock::FileLock;
 #[cfg(feature = "files")]
 pub use log::{Log, Mark, Record};
 pub use snapshot::{FORMAT_VERSION, Header, Persistent, from_bytes, to_bytes};
+pub(crate) use snapshot::{framed, kind};
 pub use stored::{
     Answer, CalendarPart, Columns, InputSource, LabelKind, Model, Reading, Row, Stored, Target,
 };

@@ -124,12 +124,23 @@ pub(super) fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 pub fn to_bytes<T: Persistent>(value: &T) -> Result<Vec<u8>> {
     let reject = |reason: String| Error::File { path: T::KIND.into(), reason };
     let body = rmp_serde::to_vec_named(value).map_err(|e| reject(e.to_string()))?;
-    let (length, checksum) = (body.len() as u64, xxh3_64(&body));
-    let header = Header { version: FORMAT_VERSION, kind: T::KIND.into(), length, checksum };
+    Ok(framed(T::KIND, &body))
+}
+
+/// The bytes of a file of a kind with the given body.
+pub(crate) fn framed(kind: &str, body: &[u8]) -> Vec<u8> {
+    let (length, checksum) = (body.len() as u64, xxh3_64(body));
+    let header = Header { version: FORMAT_VERSION, kind: kind.into(), length, checksum };
     let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
     bytes.extend_from_slice(&header.bytes());
-    bytes.extend_from_slice(&body);
-    Ok(bytes)
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// The kind of what the bytes of a file hold.
+pub(crate) fn kind(bytes: &[u8]) -> Result<String> {
+    let header = Header::parse(bytes);
+    header.map(|h| h.kind).map_err(|reason| Error::File { path: "the saved model".into(), reason })
 }
 
 /// The value in the bytes of a snapshot file, checked.

@@ -23,9 +23,13 @@
 //! # Ok::<(), wiski::Error>(())
 //! ```
 
+mod compact;
+mod exact;
 mod root;
 mod thin;
 
+pub(crate) use compact::{Reader, damaged};
+pub(crate) use exact::{ExactStats, ExactSum};
 pub use root::LowRankRoot;
 pub(crate) use thin::{Prepared, ThinRoot};
 
@@ -407,6 +411,12 @@ impl Stats {
         Ok(!growth.is_none())
     }
 
+    /// Extends the grids to contain those of another lattice.
+    pub(crate) fn extend_to_lattice(&mut self, other: &Lattice) -> Result<()> {
+        let growth = self.lattice.growth_to_union(other, crate::grid::MAX_POINTS)?;
+        self.grow(&growth)
+    }
+
     fn grow(&mut self, growth: &Growth) -> Result<()> {
         if growth.is_none() {
             return Ok(());
@@ -428,6 +438,25 @@ impl Stats {
         self.b = b;
         self.lattice = lattice;
         Ok(())
+    }
+
+    /// The statistics of rows whose noise is `unit` times as large, for a power of two.
+    pub(crate) fn scale_noise(&mut self, unit: f64) {
+        if unit == 1.0 {
+            return;
+        }
+        if let Gram::Exact(a) = &mut self.gram {
+            a.scale(unit.recip());
+        }
+        self.b.iter_mut().for_each(|b| *b /= unit);
+        self.c /= unit;
+        self.log_noise += self.count * unit.ln();
+        if let Some(sums) = &mut self.points {
+            sums.weights.iter_mut().for_each(|w| *w /= unit);
+            sums.residual /= unit;
+            sums.targets /= unit;
+            sums.total /= unit;
+        }
     }
 
     /// The statistics of the targets (y − shift)/scale instead of y.

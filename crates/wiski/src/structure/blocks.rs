@@ -164,13 +164,13 @@ impl BlockMatrix {
         Self { offsets, size: lattice.len(), diagonal, cross: Vec::new(), points: None }
     }
 
-    fn parts(&self) -> impl Iterator<Item = &[f64]> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &[f64]> {
         let points = self.points.iter().flat_map(PointsBlock::parts);
         let cross = self.cross.iter().map(|c| c.data.as_slice());
         self.diagonal.iter().map(GridMatrix::data).chain(cross).chain(points)
     }
 
-    fn parts_mut(&mut self) -> impl Iterator<Item = &mut [f64]> {
+    pub(crate) fn parts_mut(&mut self) -> impl Iterator<Item = &mut [f64]> {
         let points = self.points.iter_mut().flat_map(PointsBlock::parts_mut).map(Vec::as_mut_slice);
         let cross = self.cross.iter_mut().map(|c| c.data.as_mut_slice());
         self.diagonal.iter_mut().map(GridMatrix::data_mut).chain(cross).chain(points)
@@ -227,7 +227,26 @@ impl BlockMatrix {
                 a.add_outer(grid, w, c);
             }
         }
-        Arch::new().dispatch(AddCrosses { cross: &mut self.cross, grids, weights, c });
+        Arch::new().dispatch(AddCrosses::<false> { cross: &mut self.cross, grids, weights, c });
+    }
+
+    /// As [`BlockMatrix::add_outer`], of products that are rounded first ([`crate::simd::rounded`]): a sum of them does not
+    /// depend on their order. Inducing points take one data point at a time.
+    pub(crate) fn add_rounded<'a>(&mut self, lattice: &Lattice, at: impl Into<Placed<'a>>, c: &[f64]) {
+        let (grids, at) = (lattice.grids(), at.into());
+        if let Some(points) = &mut self.points {
+            points.add_rounded(lattice, at, c);
+        }
+        for (weights, &c) in at.weights.chunks_exact(grids.len().max(1)).zip(c) {
+            for ((a, grid), w) in self.diagonal.iter_mut().zip(grids).zip(weights) {
+                match a {
+                    GridMatrix::Stencil(a) => a.add_products::<true>(grid, w, c),
+                    GridMatrix::Dense(a) => a.add_rounded(grid, w, c),
+                }
+            }
+        }
+        let weights = at.weights;
+        Arch::new().dispatch(AddCrosses::<true> { cross: &mut self.cross, grids, weights, c });
     }
 
     /// wᵀ A w.

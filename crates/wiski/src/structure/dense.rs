@@ -3,7 +3,7 @@
 use super::Symmetric;
 use crate::grid::Grid;
 use crate::interp::Weights;
-use crate::simd::dot;
+use crate::simd::{dot, rounded};
 
 /// A symmetric m×m matrix over the points of a grid, stored whole.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,6 +59,14 @@ impl DenseMatrix {
         w.for_each(grid, |i, wi| {
             let row = &mut self.data[i * self.size..(i + 1) * self.size];
             w.scatter(grid, c * wi, row);
+        });
+    }
+
+    /// As [`DenseMatrix::add_outer`], of products that are rounded first ([`crate::simd::rounded`]).
+    pub(crate) fn add_rounded(&mut self, grid: &Grid, w: &Weights, c: f64) {
+        w.for_each(grid, |i, wi| {
+            let row = &mut self.data[i * self.size..(i + 1) * self.size];
+            w.for_each(grid, |j, wj| row[j] += rounded::<true>(c * wi * wj));
         });
     }
 

@@ -328,12 +328,18 @@ impl StencilMatrix {
     /// A += c w wᵀ: at most 16^d multiply-adds, about half of that by symmetry.
     #[inline]
     pub(crate) fn add_outer(&mut self, grid: &Grid, w: &Weights, c: f64) {
+        self.add_products::<false>(grid, w, c);
+    }
+
+    /// As [`StencilMatrix::add_outer`], of products that may be rounded first ([`crate::simd::rounded`]).
+    #[inline]
+    pub(crate) fn add_products<const ROUND: bool>(&mut self, grid: &Grid, w: &Weights, c: f64) {
         let arch = Arch::new();
         match grid.dim() {
-            1 => arch.dispatch(AddOuter::<1> { matrix: self, grid, w, c }),
-            2 => arch.dispatch(AddOuter::<4> { matrix: self, grid, w, c }),
-            3 => arch.dispatch(AddOuter::<16> { matrix: self, grid, w, c }),
-            _ => arch.dispatch(AddOuter::<64> { matrix: self, grid, w, c }),
+            1 => arch.dispatch(AddOuter::<1, ROUND> { matrix: self, grid, w, c }),
+            2 => arch.dispatch(AddOuter::<4, ROUND> { matrix: self, grid, w, c }),
+            3 => arch.dispatch(AddOuter::<16, ROUND> { matrix: self, grid, w, c }),
+            _ => arch.dispatch(AddOuter::<64, ROUND> { matrix: self, grid, w, c }),
         }
     }
 

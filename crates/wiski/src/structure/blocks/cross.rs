@@ -11,6 +11,7 @@ use pulp::{Simd, WithSimd};
 use super::Cross;
 use crate::grid::Grid;
 use crate::interp::Weights;
+use crate::simd::rounded;
 
 /// What one data point meets in a block between two grids, whose weights have A and B runs of four neighbors
 /// (4^{d−1}).
@@ -134,9 +135,9 @@ fn plus(a: [f64; 4], c: f64, b: [f64; 4]) -> [f64; 4] {
 }
 
 #[inline(always)]
-fn add_four(target: &mut [f64], at: usize, c: f64, b: [f64; 4]) {
-    let sum = plus(four(target, at), c, b);
-    target[at..at + 4].copy_from_slice(&sum);
+fn add_four<const ROUND: bool>(target: &mut [f64], at: usize, c: f64, b: [f64; 4]) {
+    let (sum, p) = (four(target, at), times([c; 4], b).map(rounded::<ROUND>));
+    target[at..at + 4].copy_from_slice(&plus(sum, 1.0, p));
 }
 
 #[inline(always)]
@@ -145,14 +146,14 @@ fn times(a: [f64; 4], b: [f64; 4]) -> [f64; 4] {
 }
 
 /// A += Σ c w wᵀ in all blocks between grids, over data points whose weights are given point after point.
-pub(super) struct AddCrosses<'a> {
+pub(super) struct AddCrosses<'a, const ROUND: bool> {
     pub(super) cross: &'a mut [Cross],
     pub(super) grids: &'a [Grid],
     pub(super) weights: &'a [Weights],
     pub(super) c: &'a [f64],
 }
 
-impl Visit for AddCrosses<'_> {
+impl<const ROUND: bool> Visit for AddCrosses<'_, ROUND> {
     #[inline(always)]
     fn meet<const A: usize, const B: usize>(&mut self, place: Place, meeting: &Meeting<A, B>) {
         let (data, c) = (self.cross[place.cross].data.as_mut_slice(), self.c[place.point]);
@@ -164,14 +165,14 @@ impl Visit for AddCrosses<'_> {
             for k in 0..4 {
                 let (from, weight) = meeting.left(a, k);
                 for b in 0..B {
-                    add_four(data, from + meeting.to[b], c * weight, runs[b]);
+                    add_four::<ROUND>(data, from + meeting.to[b], c * weight, runs[b]);
                 }
             }
         }
     }
 }
 
-impl WithSimd for AddCrosses<'_> {
+impl<const ROUND: bool> WithSimd for AddCrosses<'_, ROUND> {
     type Output = ();
 
     #[inline(always)]
@@ -248,10 +249,10 @@ impl Visit for MultiplyCrosses<'_> {
                 let parts = times(sum, meeting.last);
                 above[k] = (parts[0] + parts[1]) + (parts[2] + parts[3]);
             }
-            add_four(row, left + 4 * a, 1.0, above);
+            add_four::<false>(row, left + 4 * a, 1.0, above);
         }
         for b in 0..B {
-            add_four(row, right + 4 * b, 1.0, below[b]);
+            add_four::<false>(row, right + 4 * b, 1.0, below[b]);
         }
     }
 }

@@ -10,7 +10,7 @@ use faer::{Accum, MatMut, MatRef, Par};
 use super::product;
 use crate::grid::Lattice;
 use crate::interp::Placed;
-use crate::simd::{add_outer_lower, add_scaled, dot, quadratic_lower};
+use crate::simd::{add_outer_lower, add_scaled, dot, quadratic_lower, rounded};
 
 /// Rows of a data point and of the points: the entries A_pp between inducing points and A_gp between grids and them.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,6 +76,24 @@ impl PointsBlock {
         let rows = scaled.chunks_exact_mut(m).zip(c);
         rows.for_each(|(row, c)| row.iter_mut().for_each(|w| *w *= c));
         add(MatRef::from_row_major_slice(&scaled, c.len(), m).transpose(), 1.0);
+    }
+
+    /// As [`PointsBlock::add_outer`], of products that are rounded first ([`crate::simd::rounded`]).
+    pub(super) fn add_rounded(&mut self, lattice: &Lattice, at: Placed<'_>, c: &[f64]) {
+        let m = self.size;
+        let add = |sums: &mut [f64], c: f64, w: &[f64]| {
+            sums.iter_mut().zip(w).for_each(|(sum, w)| *sum += rounded::<true>(c * w));
+        };
+        let mut cross = std::mem::take(&mut self.cross);
+        self.for_each_meeting(lattice, at, |point, i, w, dense| {
+            add(&mut cross[i * m..(i + 1) * m], c[point] * w, dense);
+        });
+        self.cross = cross;
+        for (w, c) in at.dense.chunks_exact(m).zip(c) {
+            for (i, row) in self.own.chunks_exact_mut(m).enumerate() {
+                add(&mut row[..=i], c * w[i], w);
+            }
+        }
     }
 
     /// Adds what points contribute to wᵀ A w of each data point.

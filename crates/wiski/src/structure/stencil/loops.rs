@@ -5,6 +5,7 @@ use pulp::{Simd, WithSimd};
 use super::{SPAN, StencilMatrix, dot4};
 use crate::grid::Grid;
 use crate::interp::Weights;
+use crate::simd::rounded;
 
 pub(super) struct SparseProduct<'a> {
     pub(super) starts: &'a [u32],
@@ -170,14 +171,14 @@ impl WithSimd for AddRowPair<'_> {
     }
 }
 
-pub(super) struct AddOuter<'a, const R: usize> {
+pub(super) struct AddOuter<'a, const R: usize, const ROUND: bool> {
     pub(super) matrix: &'a mut StencilMatrix,
     pub(super) grid: &'a Grid,
     pub(super) w: &'a Weights,
     pub(super) c: f64,
 }
 
-impl<const R: usize> WithSimd for AddOuter<'_, R> {
+impl<const R: usize, const ROUND: bool> WithSimd for AddOuter<'_, R, ROUND> {
     type Output = ();
 
     #[inline(always)]
@@ -195,7 +196,7 @@ impl<const R: usize> WithSimd for AddOuter<'_, R> {
             for (k, product) in products.iter().enumerate() {
                 let at = (point + k) * width + pair.place as usize + 3 - k;
                 for (a, &b) in data[at..at + 4].iter_mut().zip(product) {
-                    *a += weight * b;
+                    *a += rounded::<ROUND>(weight * b);
                 }
             }
         }
