@@ -218,6 +218,10 @@ impl Task for Classification {
         RowTargets { each: &self.targets, class: Some(class), unseen, reach: f64::INFINITY, softmax }
     }
 
+    fn target_variance(&self) -> f64 {
+        self.likelihood().target_variance()
+    }
+
     fn observed(&mut self, _: &[f64], _: f64, _: Option<(bool, f64)>) {}
 
     fn forgotten(&mut self, _: &[f64], _: f64) {}

@@ -249,11 +249,12 @@ impl Restore for Corrections {
 }
 
 impl Corrections {
-    /// For so many processes, over the coordinates of rows given one after the other; those before `first` are left out.
-    pub(crate) fn new(h: &[f64], dim: usize, first: usize, processes: usize) -> Result<Self> {
+    /// For so many processes, whose targets have the given variance, over the coordinates of rows given one after the other;
+    /// those before `first` are left out.
+    pub(crate) fn new(h: &[f64], dim: usize, first: usize, processes: usize, variance: f64) -> Result<Self> {
         let basis = Basis::new(h, dim, first)?;
         let size = basis.len();
-        let pairs = SPANS.iter().flat_map(|&span| SCALES.iter().map(move |&scale| (span, scale)));
+        let pairs = SPANS.iter().flat_map(|&span| SCALES.iter().map(move |&scale| (span, scale * variance)));
         let all: Vec<Correction> = pairs
             .map(|(span, scale)| Correction {
                 span,
@@ -535,7 +536,7 @@ mod tests {
 
     #[test]
     fn they_rest_while_nothing_changes_and_follow_what_does() {
-        let mut corrections = Corrections::new(&rows(500), 2, 0, 1).unwrap();
+        let mut corrections = Corrections::new(&rows(500), 2, 0, 1, 1.0).unwrap();
         let still = run(&mut corrections, 0, 2000, |_, h| h[0]);
         let own: f64 = (0..2000).map(|i| (0.2 * normal(i)).powi(2)).sum();
         assert_eq!(still, own, "the model's own predictions to the last bit");
@@ -553,7 +554,7 @@ mod tests {
 
     #[test]
     fn an_outlier_is_no_change() {
-        let mut corrections = Corrections::new(&rows(500), 2, 0, 1).unwrap();
+        let mut corrections = Corrections::new(&rows(500), 2, 0, 1, 1.0).unwrap();
         run(&mut corrections, 0, 1000, |_, h| h[0]);
         let squares = run(&mut corrections, 1000, 500, |i, h| if i == 1007 { 1e6 } else { h[0] });
         let without = squares - (1e6_f64).powi(2);
@@ -564,7 +565,7 @@ mod tests {
 
     #[test]
     fn what_a_file_held_is_checked() {
-        let mut corrections = Corrections::new(&rows(100), 2, 0, 1).unwrap();
+        let mut corrections = Corrections::new(&rows(100), 2, 0, 1, 1.0).unwrap();
         run(&mut corrections, 0, 50, |_, h| h[0]);
         let bytes = rmp_serde::to_vec_named(&corrections).unwrap();
         let restored: Corrections = rmp_serde::from_slice(&bytes).unwrap();

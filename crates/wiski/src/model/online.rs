@@ -50,6 +50,11 @@ pub(crate) trait Task: Clone + Serialize + DeserializeOwned + Send + 'static {
         Ok(())
     }
 
+    /// The variance of the targets, in the units of the processes.
+    fn target_variance(&self) -> f64 {
+        1.0
+    }
+
     /// Takes note of a row that was learned: whether its target was out of reach, and by how much its noise was multiplied;
     /// nothing in the warm-up.
     fn observed(&mut self, x: &[f64], y: f64, out: Option<(bool, f64)>);

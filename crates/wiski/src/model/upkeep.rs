@@ -103,7 +103,8 @@ fn corrections<T: Task>(
     let rows = &memory.rows;
     let (h, dim) = (learner.encoder().encode_all(&rows.x)?, learner.encoder().map().output_dim());
     let first = learner.first().stats().lattice().points().map_or(0, |points| dim - points.dim());
-    let mut corrections = Corrections::new(&h, dim, first, learner.processes().len())?;
+    let (processes, variance) = (learner.processes().len(), task.target_variance());
+    let mut corrections = Corrections::new(&h, dim, first, processes, variance)?;
     // On a large grid a prediction takes too long.
     let again = if learner.first().follows_in_steps() { 0 } else { REPLAYED };
     for i in rows.len().saturating_sub(again)..rows.len() {
