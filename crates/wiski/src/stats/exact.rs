@@ -223,9 +223,10 @@ fn add_to<const ROUND: bool>(
         for i in 0..n {
             precisions[i] = sign / noise.map_or(1.0, |noise| noise[first + i]);
         }
-        match ROUND {
-            true => a.add_rounded(lattice, &*at, &precisions[..n]),
-            false => a.add_outer(lattice, &*at, &precisions[..n]),
+        if ROUND {
+            a.add_rounded(lattice, &*at, &precisions[..n]);
+        } else {
+            a.add_outer(lattice, &*at, &precisions[..n]);
         }
         for (i, &precision) in precisions[..n].iter().enumerate() {
             let y = y[first + i];
