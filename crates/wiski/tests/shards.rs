@@ -48,7 +48,7 @@ fn regressor(stored: &Stored) -> &OnlineRegressor {
 fn said(stored: &Stored) -> Vec<f64> {
     let model = regressor(stored);
     let process = model.model().unwrap();
-    let mut all: Vec<f64> = process.kernels().iter().flat_map(|k| k.parameters()).collect();
+    let mut all: Vec<f64> = process.kernels().iter().flat_map(wiski::Kernel::parameters).collect();
     all.push(process.noise());
     let (x, _) = rows(50, model.input_dim(), 9);
     for x in x.chunks_exact(model.input_dim()) {
