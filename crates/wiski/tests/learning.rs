@@ -326,7 +326,11 @@ fn rejected_rows_change_nothing() {
         assert!(matches!(model.step(&x, y), Err(Error::NotFinite { .. })));
     }
     assert!(matches!(model.observe(&[1.0], 1.0), Err(Error::WrongLength { expected: 2, found: 1, .. })));
-    assert!(matches!(model.observe(&[1e300, 0.0], 1.0), Err(Error::GridTooLarge { .. })));
+    // A row that no grid follows is left to the prior; where the range was declared, it is an error.
+    assert_eq!(model.observe(&[1e300, 0.0], 1.0).unwrap(), Outcome::OffGrid);
+    let bounds = InputScaling::Bounds(vec![(1000.0, 1010.0), (-0.02, 0.02)]);
+    let mut declared = trained(300, Settings { inputs: bounds, ..small() });
+    assert!(matches!(declared.observe(&[1e300, 0.0], 1.0), Err(Error::GridTooLarge { .. })));
     assert_eq!((model.count(), model.predict(&[1003.0, 0.0]).unwrap(), model.target_scale()), before);
     let error = model.observe_batch(&[1003.0, 0.0, 1004.0, f64::NAN], &[1.0, 2.0]).unwrap_err();
     assert!(matches!(error, Error::NotFinite { row: 1, .. }), "{error}");

@@ -379,7 +379,8 @@ impl<T: Task> Online<T> {
         Fading::since(self.memory.last_time()).after(self.settings.half_life, time)?;
         let (wanted, most) =
             (self.settings.warm_up_rows(self.input_dim), self.settings.memory_rows(self.input_dim));
-        if self.memory.len() >= wanted.max(most) && self.successor.is_none() {
+        let is_begun = self.successor.is_some() || self.works_beside() && self.task.is_ready(&self.memory)?;
+        if self.memory.len() >= wanted.max(most) && !is_begun {
             // The warm-up cannot end yet: the newest rows serve it as well as the oldest.
             self.memory.drop_older_half(self.input_dim);
         }

@@ -19,6 +19,9 @@ use crate::reading::{self, BadRows, OnBadRow, Wanted};
 
 /// Rows of a file by which the bounds of its columns are judged.
 const MOST_SEEN: usize = 1 << 16;
+/// The rows that a grid is laid around otherwise, and how much wider the file must be for it to matter.
+const FIRST_ROWS: usize = 50;
+const MUCH_WIDER: f64 = 1.5;
 
 /// Everything that a stream needs to begin.
 pub(super) struct Plan<'a> {
@@ -130,14 +133,19 @@ impl Stream {
         Ok(Some(stored))
     }
 
-    /// The inputs of rows from all over the file: where a grid that was asked for is to lie is not told by its first rows.
-    fn sample(&self, columns: &Columns, kind: TargetKind) -> Result<Vec<f64>> {
+    /// The inputs of the first rows, and of rows from all over the file: where a grid that was asked for is to lie may not be
+    /// told by the first.
+    fn sample(&self, columns: &Columns, kind: TargetKind) -> Result<(Vec<f64>, Vec<f64>)> {
         let source = Source::open(&self.input, &self.reading.format)?;
         let mut rows = reading::select(source, columns, kind, Wanted::Inputs, &self.reading)?;
         // What is wrong with a row, or with the file, is said when it is learned.
         let mut bad = BadRows::new(OnBadRow::Skip);
         let (mut row, mut seen, mut stride, mut count) = (Row::default(), Vec::new(), 1, 0_usize);
+        let mut first = Vec::new();
         while matches!(reading::next(&mut rows, &mut row, &mut bad), Ok(true)) {
+            if count < FIRST_ROWS {
+                first.extend_from_slice(&row.inputs);
+            }
             if count.is_multiple_of(stride) {
                 seen.extend_from_slice(&row.inputs);
             }
@@ -149,7 +157,7 @@ impl Stream {
                 stride *= 2;
             }
         }
-        Ok(seen)
+        Ok((first, seen))
     }
 
     /// The columns of a resumed model, unless the command line asks for others.
@@ -218,9 +226,12 @@ impl Stream {
         let mut settings = self.model_options.settings(inputs, total, noisy, timed)?;
         settings.intervals = self.interval_options.settings();
         if self.model_options.lacks_bounds() && !settings.is_sum(width) && self.input != "-" {
-            let seen = self.sample(&columns, kind)?;
-            if !seen.is_empty() {
-                settings.inputs = InputScaling::Bounds(ColumnScaling::ranges(&seen, width));
+            let (first, seen) = self.sample(&columns, kind)?;
+            let [first, all] = [&first, &seen].map(|rows| ColumnScaling::ranges(rows, width));
+            // Where the first rows stand for all, a file and a pipe lead to the same model.
+            let is_wider = |((a, b), (c, d)): (&(f64, f64), &(f64, f64))| d - c > MUCH_WIDER * (b - a);
+            if first.iter().zip(&all).any(is_wider) {
+                settings.inputs = InputScaling::Bounds(all);
             }
         }
         let model = if self.classify {
