@@ -615,9 +615,10 @@ impl<T: Task> Online<T> {
         (self.searched_at, self.missed) = (rows, 0);
         if !self.settings.learns_anew(self.input_dim) {
             self.memory = Memory::default();
-        } else if is_last || self.memory.len() >= self.settings.memory_rows(self.input_dim) {
+        } else if is_last {
             self.settle();
         }
+        // However many rows have come meanwhile, the last search is still to come, and has them all.
     }
 
     /// Waits for what is prepared beside the stream, and goes on with it.
