@@ -8,107 +8,24 @@
 //!
 //! What targets mean, numbers or classes, is told by a [`Task`]; everything else is the same for both.
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use super::Outcome;
 use super::corrections::{Change, Corrections};
 use super::guard::REACH;
-use super::learner::{Learner, RowTargets};
+use super::learner::Learner;
 use super::memory::Memory;
 use super::reader::{Published, Reader};
 use super::remarks::{Remark, coarse_axes};
-use super::schedule::{Fading, brief, coarse, frugal, thorough};
-use super::settings::{Settings, Upkeep};
+use super::schedule::Fading;
+use super::settings::Settings;
 use super::start;
 use super::stuck::Runs;
-use super::upkeep::{Prepared, Successor};
+use super::successor::Successor;
+use super::task::Task;
 use crate::error::{Error, Result, finite, length, positive};
-use crate::learn::LbfgsB;
 use crate::posterior::Prediction;
-
-/// From so many rows in memory on, a search for a grid tells what refits would.
-const FEWEST_SEARCHED: usize = 400;
-
-/// A refit of a model with a smaller rank takes no longer than a few rows, and is not worth a thread.
-const SMALL_RANK: usize = 100;
-
-/// What the targets of rows mean.
-pub(crate) trait Task: Clone + Serialize + DeserializeOwned + Send + 'static {
-    /// An immutable model for other threads.
-    type Snapshot;
-
-    /// Whether targets are numbers, which seldom stay the same.
-    const IS_NUMBER: bool;
-
-    /// What a row says to each process.
-    fn row(&mut self, y: f64, noise: f64) -> RowTargets<'_>;
-
-    /// Rejects a relative noise that is nothing beside the targets.
-    fn check_noise(&self, _noise: f64, _settings: &Settings) -> Result<()> {
-        Ok(())
-    }
-
-    /// The variance of the targets, in the units of the processes.
-    fn target_variance(&self) -> f64 {
-        1.0
-    }
-
-    /// Takes note of a row that was learned: whether its target was out of reach, and by how much its noise was multiplied;
-    /// nothing in the warm-up.
-    fn observed(&mut self, x: &[f64], y: f64, out: Option<(bool, f64)>);
-
-    /// Rows whose noise was multiplied, with what it was multiplied by, and that are to be learned anew as they are.
-    fn reinstated(&mut self) -> Vec<(Vec<f64>, f64, f64)> {
-        Vec::new()
-    }
-
-    /// By how much the noise of a row was multiplied when it was learned.
-    fn discount(&self, _x: &[f64], _y: f64) -> f64 {
-        1.0
-    }
-
-    /// The number of rows that count less than others since they were too far off.
-    fn outliers(&self) -> u64 {
-        0
-    }
-
-    /// Takes note of a row that was un-learned.
-    fn forgotten(&mut self, x: &[f64], y: f64);
-
-    /// Whether the rows in memory can end the warm-up; an error if no further row could mend what is wrong with them.
-    fn is_ready(&self, memory: &Memory) -> Result<bool>;
-
-    /// What the rows in memory lead to.
-    fn start(&mut self, memory: &Memory, settings: &Settings, input_dim: usize) -> Result<Learner>;
-
-    /// Brings the scale of the targets up to date, before a refit. Returns by how much their unit has grown.
-    fn rescale(&mut self, learner: &mut Learner, settings: &Settings) -> Result<f64>;
-
-    /// Takes over what was found out beside the stream.
-    fn adopt(&mut self, found: &Self);
-
-    /// The model as it is now.
-    fn snapshot(
-        &self,
-        learner: &Learner,
-        corrections: Option<Corrections>,
-        settings: &Settings,
-    ) -> Result<Self::Snapshot>;
-
-    /// The same before any row.
-    fn cleared(&self) -> Self;
-
-    /// Takes in what another model has learned.
-    fn merge(
-        &mut self,
-        learner: &mut Learner,
-        theirs: &Self,
-        other: &Learner,
-        settings: &Settings,
-    ) -> Result<()>;
-}
 
 /// A stream of rows and what was learned from it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -121,16 +38,16 @@ pub(crate) struct Online<T: Task> {
     pub(crate) learner: Option<Box<Learner>>,
     /// The number of rows in memory when features were last learned from them.
     #[serde(default)]
-    searched_at: usize,
+    pub(super) searched_at: usize,
     /// Whether that search left out what takes long.
     #[serde(default)]
-    is_brief: bool,
+    pub(super) is_brief: bool,
     /// Rows off the grid since then.
     #[serde(default)]
-    missed: usize,
+    pub(super) missed: usize,
     /// Columns that rose from row to row in memory, as a clock does.
     #[serde(default)]
-    rising: Vec<usize>,
+    pub(super) rising: Vec<usize>,
     /// Rows off the grid of which nothing was learned.
     #[serde(default)]
     ignored: u64,
@@ -313,7 +230,7 @@ impl<T: Task> Online<T> {
     }
 
     /// Takes note of what failed beside a row. An interrupt is known to whoever set it.
-    fn note(&mut self, done: Result<()>) {
+    pub(super) fn note(&mut self, done: Result<()>) {
         let failure = done.err().filter(|error| *error != Error::Interrupted);
         self.failure = failure.or(self.failure.take());
     }
@@ -419,7 +336,7 @@ impl<T: Task> Online<T> {
     }
 
     /// Ends the warm-up; whether the stream ends with it.
-    fn start(&mut self, is_last: bool) -> Result<()> {
+    pub(super) fn start(&mut self, is_last: bool) -> Result<()> {
         self.finish_upkeep();
         if self.learner.is_some() {
             return Ok(());
@@ -437,51 +354,6 @@ impl<T: Task> Online<T> {
             self.settle();
         }
         Ok(())
-    }
-
-    /// Lets go of the rows in memory. Along a clock the newer half stays: there the grid will have to move on, and what
-    /// it has left behind is forgotten then.
-    fn settle(&mut self) {
-        if self.rising.is_empty() || !self.settings.searches_grid(self.input_dim) {
-            self.memory = Memory::default();
-        } else {
-            self.memory.drop_older_half(self.input_dim);
-            self.searched_at = self.memory.len();
-        }
-    }
-
-    /// Learns scales, features and hyperparameters from the rows in memory; whether the stream ends here, or memory does.
-    fn search(&mut self, is_last: bool) -> Result<()> {
-        let before = (self.searched_at, self.missed, self.is_brief);
-        let searched = self.search_memory(is_last);
-        if searched == Err(Error::Interrupted) {
-            // As if it had not begun, so that it is still due.
-            (self.searched_at, self.missed, self.is_brief) = before;
-        }
-        searched
-    }
-
-    fn search_memory(&mut self, is_last: bool) -> Result<()> {
-        (self.searched_at, self.missed) = (self.memory.len(), 0);
-        let prepared =
-            Prepared::by_search(self.task.clone(), &self.memory, &self.settings, self.input_dim, is_last)?;
-        self.task = prepared.task.clone();
-        self.adopt(prepared);
-        Ok(())
-    }
-
-    /// Goes on with what was prepared.
-    fn adopt(&mut self, prepared: Prepared<T>) {
-        if let Some(search) = prepared.search {
-            let refits = self.learner.as_ref().map_or(0, |before| before.refits() + 1);
-            self.learner = Some(Box::new(prepared.learner.after_refits(refits)));
-            (self.corrections, self.rising, self.is_brief) =
-                (prepared.corrections, search.rising, search.is_brief);
-        } else {
-            self.learner = Some(prepared.learner);
-            self.corrections.iter_mut().for_each(|corrections| corrections.rescale(prepared.growth));
-        }
-        self.publish_to_readers();
     }
 
     /// Corrects what the processes say about the next row by what the last rows said beyond the model.
@@ -509,160 +381,6 @@ impl<T: Task> Online<T> {
         if let (Some(corrections), Some(learner)) = (&mut self.corrections, &self.learner) {
             corrections.extend_to(learner.processes().len());
         }
-    }
-
-    /// The optimizer of a refit, if one is due.
-    fn due_refit(&self) -> Option<LbfgsB> {
-        let learner = self.learner.as_ref()?;
-        // Rows in memory are searched anew when they have doubled; what they say in between is not worth a refit.
-        let is_searched = self.is_searching() && self.memory.len() >= FEWEST_SEARCHED;
-        if is_searched && self.settings.searches_grid(self.input_dim)
-            || !learner.is_refit_due(self.settings.schedule)
-        {
-            return None;
-        }
-        Some(match learner.first().follows_in_steps() {
-            true => coarse(),
-            false if self.settings.is_additive() => frugal(learner.count()),
-            false => brief(),
-        })
-    }
-
-    /// Whether a search that is due is the last one; `None` if none is.
-    fn due_search(&self) -> Option<bool> {
-        let (rows, memory) = (self.memory.len(), self.settings.memory_rows(self.input_dim));
-        // The work of all searches is then at most twice that of the last; more only where the rows leave the grid.
-        let is_due = !self.has_points() && rows >= 2 * self.searched_at.max(1)
-            || self.missed > 20 + self.searched_at / 4;
-        (rows > 0 && (is_due || rows >= memory)).then_some(rows >= memory)
-    }
-
-    /// What a row brings about beside being learned: a refit, or features learned anew.
-    fn maintain(&mut self) {
-        if self.works_beside() {
-            return self.maintain_beside();
-        }
-        if let Some(optimizer) = self.due_refit() {
-            let refitted = self.refit_with(&optimizer);
-            self.note(refitted);
-        }
-        if let Some(is_last) = self.due_search() {
-            // Should the search fail, features stay as they are.
-            let searched = self.search(is_last);
-            if is_last && searched != Err(Error::Interrupted) {
-                self.settle();
-            }
-            self.note(searched);
-        }
-    }
-
-    fn works_beside(&self) -> bool {
-        cfg!(feature = "threads") && self.settings.upkeep == Upkeep::Background
-    }
-
-    /// As [`Online::maintain`], on another thread but for what takes no longer than a few rows.
-    fn maintain_beside(&mut self) {
-        self.attend(false);
-        if self.successor.is_some() {
-            return;
-        }
-        if let Some(is_last) = self.due_search() {
-            self.begin_search(is_last);
-        } else if let (Some(optimizer), Some(learner)) = (self.due_refit(), &self.learner) {
-            if learner.first().rank() < SMALL_RANK && !learner.first().follows_in_steps() {
-                let refitted = self.refit_with(&optimizer);
-                self.note(refitted);
-            } else {
-                let (task, settings) = (self.task.clone(), self.settings.clone());
-                self.successor = Some(Successor::by_refit(task, learner.clone(), settings, optimizer));
-            }
-        }
-    }
-
-    /// Begins a search on the rows in memory beside the stream.
-    fn begin_search(&mut self, is_last: bool) {
-        let (task, memory, settings) = (self.task.clone(), self.memory.clone(), self.settings.clone());
-        self.successor = Some(Successor::by_search(task, memory, settings, self.input_dim, is_last));
-    }
-
-    /// Lets what is prepared beside the stream catch up, with `all` rows or a few, and take over when it has.
-    fn attend(&mut self, all: bool) {
-        let Some(successor) = &mut self.successor else { return };
-        match successor.attend(&self.settings, all) {
-            Ok(None) => {}
-            Ok(Some(prepared)) => {
-                self.successor = None;
-                self.take_over(prepared);
-            }
-            Err(error) => {
-                self.successor = None;
-                // Tried again when it is due the next time, not with every row.
-                self.learner.iter_mut().for_each(|learner| learner.postpone_refit());
-                self.searched_at = self.memory.len();
-                if self.learner.is_some() && self.memory.len() >= self.settings.memory_rows(self.input_dim) {
-                    self.settle();
-                }
-                self.note(Err(error));
-            }
-        }
-    }
-
-    fn take_over(&mut self, prepared: Prepared<T>) {
-        self.task.adopt(&prepared.task);
-        let search = prepared.search.as_ref().map(|search| (search.rows, search.is_last));
-        self.adopt(prepared);
-        let Some((rows, is_last)) = search else { return };
-        (self.searched_at, self.missed) = (rows, 0);
-        if !self.settings.learns_anew(self.input_dim) {
-            self.memory = Memory::default();
-        } else if is_last {
-            self.settle();
-        }
-        // However many rows have come meanwhile, the last search is still to come, and has them all.
-    }
-
-    /// Waits for what is prepared beside the stream, and goes on with it.
-    pub(crate) fn finish_upkeep(&mut self) {
-        self.attend(true);
-    }
-
-    /// Learns features anew from the rows in memory, if there are more than at the last search: where a stream ends
-    /// before its memory is full.
-    pub(crate) fn finish_search(&mut self) -> Result<()> {
-        self.finish_upkeep();
-        if self.learner.is_none() {
-            return self.start(true);
-        }
-        // Inducing points that a few rows fewer led to are good enough.
-        let enough =
-            if self.has_points() { self.searched_at + self.searched_at / 4 } else { self.searched_at };
-        let is_worth_it = self.memory.len() > enough || self.is_brief && !self.memory.is_empty();
-        if is_worth_it { self.search(true) } else { Ok(()) }
-    }
-
-    fn has_points(&self) -> bool {
-        self.learner.as_ref().is_some_and(|l| l.first().stats().lattice().points().is_some())
-    }
-
-    fn refit_with(&mut self, optimizer: &LbfgsB) -> Result<()> {
-        let learner = self.learner.as_deref_mut().ok_or(Error::NotReady { operation: "refit" })?;
-        let rescaled = self.task.rescale(learner, &self.settings);
-        if let (Some(corrections), Ok(growth)) = (&mut self.corrections, &rescaled) {
-            corrections.rescale(*growth);
-        }
-        let refitted = rescaled.and_then(|_| learner.refit(optimizer));
-        if refitted.is_err() {
-            // Tried again when it is due the next time, not with every row.
-            learner.postpone_refit();
-        }
-        self.publish_to_readers();
-        refitted
-    }
-
-    /// Fits the hyperparameters to everything learned so far, whatever the schedule.
-    pub(crate) fn refit(&mut self) -> Result<()> {
-        self.finish_upkeep();
-        self.refit_with(&thorough())
     }
 
     /// Ends learning of features: from here on a row has the same coordinates for ever.
@@ -798,6 +516,7 @@ fn warm_up_failed(error: &Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::learner::RowTargets;
     use super::super::regressor::Regression;
     use super::super::targets::{TargetMoments, TargetScale};
     use super::*;

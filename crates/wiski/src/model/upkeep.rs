@@ -1,227 +1,224 @@
-//! What takes longer than a row: searches for features and refits, done at once or beside the stream.
+//! What rows bring about beside being learned: refits, and features learned anew from the rows in memory.
 //!
-//! Done at once, the row that brings them about waits for them. Beside the stream a **successor** is prepared on another
-//! thread, from the rows in memory or from a copy of the learner, while the learner that there is goes on answering and
-//! learning. Rows that come meanwhile are kept; when the successor is ready it catches up, a few of them with every row that
-//! comes, and then takes over. No row waits, but for a copy. A successor that turns out not to fit any more (a row was
-//! un-learned, a class was added) is dropped, and what it was for is due again.
+//! | work | due |
+//! | --- | --- |
+//! | a refit | by the schedule, with a tenth more rows |
+//! | a search | when rows in memory have doubled, when too many leave the grid, and when memory is full |
+//!
+//! Both are done at once, and the row waits; or beside the stream by a `successor`.
 
-use std::collections::VecDeque;
-use std::fmt;
-use std::thread::JoinHandle;
-
-use super::corrections::Corrections;
-use super::learner::Learner;
 use super::memory::Memory;
-use super::online::Task;
-use super::settings::Settings;
-use super::{Outcome, start};
+use super::online::Online;
+use super::schedule::{brief, coarse, frugal, thorough};
+use super::settings::Upkeep;
+use super::successor::{Prepared, Successor};
+use super::task::Task;
 use crate::error::{Error, Result};
-use crate::interrupt::{self, Interrupt};
 use crate::learn::LbfgsB;
 
-/// Corrections to what was found on rows in memory begin with so many of the last of them.
-const REPLAYED: usize = 512;
-/// The rows that a successor catches up with for each row that comes.
-const CAUGHT_UP: usize = 4;
-/// With more rows than this to catch up with, the stream waits for its successor.
-const MOST_WAITING: usize = 1 << 16;
+/// From so many rows in memory on, a search for a grid tells what refits would.
+const FEWEST_SEARCHED: usize = 400;
 
-/// What a search found out beside the learner.
-pub(super) struct Searched {
-    /// The rows in memory that it had.
-    pub(super) rows: usize,
-    /// Columns that rose from row to row.
-    pub(super) rising: Vec<usize>,
-    /// Whether it left out what takes long.
-    pub(super) is_brief: bool,
-    /// Whether no other follows, and no row in memory is needed any more.
-    pub(super) is_last: bool,
-}
+/// A refit of a model with a smaller rank takes no longer than a few rows, and is not worth a thread.
+const SMALL_RANK: usize = 100;
 
-/// What a search or a refit leads to.
-pub(super) struct Prepared<T> {
-    pub(super) task: T,
-    pub(super) learner: Box<Learner>,
-    pub(super) corrections: Option<Box<Corrections>>,
-    /// By how much the unit of the targets has grown.
-    pub(super) growth: f64,
-    /// For a search.
-    pub(super) search: Option<Searched>,
-}
-
-impl<T: Task> Prepared<T> {
-    /// Scales, features and hyperparameters from rows in memory; whether the stream ends here, or memory does.
-    pub(super) fn by_search(
-        mut task: T,
-        memory: &Memory,
-        settings: &Settings,
-        input_dim: usize,
-        is_last: bool,
-    ) -> Result<Self> {
-        let rising = if settings.is_additive() {
-            start::clocks(memory, settings, input_dim)
+impl<T: Task> Online<T> {
+    /// Lets go of the rows in memory. Along a clock the newer half stays: there the grid will have to move on, and what
+    /// it has left behind is forgotten then.
+    pub(super) fn settle(&mut self) {
+        if self.rising.is_empty() || !self.settings.searches_grid(self.input_dim) {
+            self.memory = Memory::default();
         } else {
-            memory.rising_columns(input_dim)
-        };
-        let brief = settings.for_search(memory.len(), is_last);
-        let is_brief = brief.features != settings.features;
-        let learner = task.start(memory, &brief, input_dim)?;
-        // A candidate that was interrupted looks like one that failed, so what the others led to does not count.
-        interrupt::check()?;
-        let corrections = if settings.tracking {
-            Some(Box::new(corrections(&mut task, memory, &learner, input_dim)?))
-        } else {
-            None
-        };
-        let search = Some(Searched { rows: memory.len(), rising, is_brief, is_last });
-        Ok(Self { task, learner: Box::new(learner), corrections, growth: 1.0, search })
-    }
-
-    /// Hyperparameters from everything learned.
-    fn by_refit(
-        mut task: T,
-        mut learner: Box<Learner>,
-        settings: &Settings,
-        optimizer: &LbfgsB,
-    ) -> Result<Self> {
-        let growth = task.rescale(&mut learner, settings)?;
-        learner.refit(optimizer)?;
-        interrupt::check()?;
-        Ok(Self { task, learner, corrections: None, growth, search: None })
-    }
-}
-
-/// Corrections to what was found on the rows in memory, over what its inducing points read, or all coordinates. The last
-/// rows in memory are gone through again, each predicted as if it had not been learned.
-fn corrections<T: Task>(
-    task: &mut T,
-    memory: &Memory,
-    learner: &Learner,
-    input_dim: usize,
-) -> Result<Corrections> {
-    let rows = &memory.rows;
-    let (h, dim) = (learner.encoder().encode_all(&rows.x)?, learner.encoder().map().output_dim());
-    let first = learner.first().stats().lattice().points().map_or(0, |points| dim - points.dim());
-    let (processes, variance) = (learner.processes().len(), task.target_variance());
-    let mut corrections = Corrections::new(&h, dim, first, processes, variance)?;
-    // On a large grid a prediction takes too long.
-    let again = if learner.first().follows_in_steps() { 0 } else { REPLAYED };
-    for i in rows.len().saturating_sub(again)..rows.len() {
-        let x = &rows.x[i * input_dim..(i + 1) * input_dim];
-        if task.discount(x, rows.y[i]) > 1.0 {
-            // An outlier is no change.
-            continue;
+            self.memory.drop_older_half(self.input_dim);
+            self.searched_at = self.memory.len();
         }
-        let row = task.row(rows.y[i], rows.noise[i]);
-        if learner.encoder().scaling().reaches(x)
-            && let Ok(mut said) = learner.predict_without(x, row.each)
+    }
+
+    /// Learns scales, features and hyperparameters from the rows in memory; whether the stream ends here, or memory does.
+    pub(super) fn search(&mut self, is_last: bool) -> Result<()> {
+        let before = (self.searched_at, self.missed, self.is_brief);
+        let searched = self.search_memory(is_last);
+        if searched == Err(Error::Interrupted) {
+            // As if it had not begun, so that it is still due.
+            (self.searched_at, self.missed, self.is_brief) = before;
+        }
+        searched
+    }
+
+    fn search_memory(&mut self, is_last: bool) -> Result<()> {
+        (self.searched_at, self.missed) = (self.memory.len(), 0);
+        let prepared =
+            Prepared::by_search(self.task.clone(), &self.memory, &self.settings, self.input_dim, is_last)?;
+        self.task = prepared.task.clone();
+        self.adopt(prepared);
+        Ok(())
+    }
+
+    /// Goes on with what was prepared.
+    fn adopt(&mut self, prepared: Prepared<T>) {
+        if let Some(search) = prepared.search {
+            let refits = self.learner.as_ref().map_or(0, |before| before.refits() + 1);
+            self.learner = Some(Box::new(prepared.learner.after_refits(refits)));
+            (self.corrections, self.rising, self.is_brief) =
+                (prepared.corrections, search.rising, search.is_brief);
+        } else {
+            self.learner = Some(prepared.learner);
+            self.corrections.iter_mut().for_each(|corrections| corrections.rescale(prepared.growth));
+        }
+        self.publish_to_readers();
+    }
+
+    /// The optimizer of a refit, if one is due.
+    fn due_refit(&self) -> Option<LbfgsB> {
+        let learner = self.learner.as_ref()?;
+        // Rows in memory are searched anew when they have doubled; what they say in between is not worth a refit.
+        let is_searched = self.is_searching() && self.memory.len() >= FEWEST_SEARCHED;
+        if is_searched && self.settings.searches_grid(self.input_dim)
+            || !learner.is_refit_due(self.settings.schedule)
         {
-            corrections.step(&h[i * dim..(i + 1) * dim], &row, &mut said);
+            return None;
+        }
+        Some(match learner.first().follows_in_steps() {
+            true => coarse(),
+            false if self.settings.is_additive() => frugal(learner.count()),
+            false => brief(),
+        })
+    }
+
+    /// Whether a search that is due is the last one; `None` if none is.
+    fn due_search(&self) -> Option<bool> {
+        let (rows, memory) = (self.memory.len(), self.settings.memory_rows(self.input_dim));
+        // The work of all searches is then at most twice that of the last; more only where the rows leave the grid.
+        let is_due = !self.has_points() && rows >= 2 * self.searched_at.max(1)
+            || self.missed > 20 + self.searched_at / 4;
+        (rows > 0 && (is_due || rows >= memory)).then_some(rows >= memory)
+    }
+
+    /// What a row brings about beside being learned: a refit, or features learned anew.
+    pub(super) fn maintain(&mut self) {
+        if self.works_beside() {
+            return self.maintain_beside();
+        }
+        if let Some(optimizer) = self.due_refit() {
+            let refitted = self.refit_with(&optimizer);
+            self.note(refitted);
+        }
+        if let Some(is_last) = self.due_search() {
+            // Should the search fail, features stay as they are.
+            let searched = self.search(is_last);
+            if is_last && searched != Err(Error::Interrupted) {
+                self.settle();
+            }
+            self.note(searched);
         }
     }
-    Ok(corrections)
-}
 
-/// A row that a successor has still to learn.
-struct Waiting {
-    x: Vec<f64>,
-    y: f64,
-    noise: f64,
-    time: Option<f64>,
-}
-
-/// How far a successor is.
-enum Stage<T> {
-    Preparing(JoinHandle<Result<Prepared<T>>>),
-    CatchingUp(Box<Prepared<T>>),
-    /// Taken over, or failed.
-    Over,
-}
-
-/// A learner that is prepared beside the stream.
-pub(super) struct Successor<T> {
-    stage: Stage<T>,
-    waiting: VecDeque<Waiting>,
-    interrupt: Interrupt,
-}
-
-impl<T> fmt::Debug for Successor<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Successor").field("waiting", &self.waiting.len()).finish_non_exhaustive()
-    }
-}
-
-/// What is prepared for nobody ends early.
-impl<T> Drop for Successor<T> {
-    fn drop(&mut self) {
-        self.interrupt.set();
-    }
-}
-
-impl<T: Task> Successor<T> {
-    fn new(work: impl FnOnce() -> Result<Prepared<T>> + Send + 'static) -> Self {
-        let interrupt = Interrupt::new();
-        let watched = interrupt.clone();
-        let handle = std::thread::spawn(move || watched.watch(work));
-        Self { stage: Stage::Preparing(handle), waiting: VecDeque::new(), interrupt }
+    pub(super) fn works_beside(&self) -> bool {
+        cfg!(feature = "threads") && self.settings.upkeep == Upkeep::Background
     }
 
-    /// One with features from the rows in memory.
-    pub(super) fn by_search(
-        task: T,
-        memory: Memory,
-        settings: Settings,
-        input_dim: usize,
-        is_last: bool,
-    ) -> Self {
-        Self::new(move || Prepared::by_search(task, &memory, &settings, input_dim, is_last))
-    }
-
-    /// One with hyperparameters from everything learned.
-    pub(super) fn by_refit(task: T, learner: Box<Learner>, settings: Settings, optimizer: LbfgsB) -> Self {
-        Self::new(move || Prepared::by_refit(task, learner, &settings, &optimizer))
-    }
-
-    /// Keeps a row for it.
-    pub(super) fn push(&mut self, x: &[f64], y: f64, noise: f64, time: Option<f64>) {
-        self.waiting.push_back(Waiting { x: x.to_vec(), y, noise, time });
-    }
-
-    /// Lets it catch up with a few rows, or with `all` of them; itself when it has, and an error if it cannot.
-    pub(super) fn attend(&mut self, settings: &Settings, all: bool) -> Result<Option<Prepared<T>>> {
-        let wait = all || self.waiting.len() > MOST_WAITING;
-        self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Preparing(handle) if wait || handle.is_finished() => {
-                // A panic there is a broken promise of this library, and goes on here.
-                let done = handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                Stage::CatchingUp(Box::new(done?))
+    /// As [`Online::maintain`], on another thread but for what takes no longer than a few rows.
+    fn maintain_beside(&mut self) {
+        self.attend(false);
+        if self.successor.is_some() {
+            return;
+        }
+        if let Some(is_last) = self.due_search() {
+            self.begin_search(is_last);
+        } else if let (Some(optimizer), Some(learner)) = (self.due_refit(), &self.learner) {
+            if learner.first().rank() < SMALL_RANK && !learner.first().follows_in_steps() {
+                let refitted = self.refit_with(&optimizer);
+                self.note(refitted);
+            } else {
+                let (task, settings) = (self.task.clone(), self.settings.clone());
+                self.successor = Some(Successor::by_refit(task, learner.clone(), settings, optimizer));
             }
-            stage => stage,
-        };
-        let Stage::CatchingUp(prepared) = &mut self.stage else { return Ok(None) };
-        let count = if all { self.waiting.len() } else { CAUGHT_UP };
-        for row in self.waiting.drain(..count.min(self.waiting.len())) {
-            let Prepared { task, learner, corrections, .. } = &mut **prepared;
-            let targets = task.row(row.y, row.noise);
-            match learner.learn(&row.x, &targets, row.time, settings) {
-                Ok(Outcome::Learned) => {
-                    let mut said = learner.predictions().to_vec();
-                    if let (Some(corrections), 1.0) = (corrections, learner.discount()) {
-                        corrections.step(learner.encoder().coordinates(), &targets, &mut said);
-                    }
+        }
+    }
+
+    /// Begins a search on the rows in memory beside the stream.
+    pub(super) fn begin_search(&mut self, is_last: bool) {
+        let (task, memory, settings) = (self.task.clone(), self.memory.clone(), self.settings.clone());
+        self.successor = Some(Successor::by_search(task, memory, settings, self.input_dim, is_last));
+    }
+
+    /// Lets what is prepared beside the stream catch up, with `all` rows or a few, and take over when it has.
+    pub(super) fn attend(&mut self, all: bool) {
+        let Some(successor) = &mut self.successor else { return };
+        match successor.attend(&self.settings, all) {
+            Ok(None) => {}
+            Ok(Some(prepared)) => {
+                self.successor = None;
+                self.take_over(prepared);
+            }
+            Err(error) => {
+                self.successor = None;
+                // Tried again when it is due the next time, not with every row.
+                self.learner.iter_mut().for_each(|learner| learner.postpone_refit());
+                self.searched_at = self.memory.len();
+                if self.learner.is_some() && self.memory.len() >= self.settings.memory_rows(self.input_dim) {
+                    self.settle();
                 }
-                // The learner that there is has taken it in.
-                Ok(Outcome::OffGrid) | Err(Error::OutsideGrid { .. } | Error::GridTooLarge { .. }) => {}
-                Err(error) => return Err(error),
+                self.note(Err(error));
             }
         }
-        if !self.waiting.is_empty() {
-            return Ok(None);
+    }
+
+    fn take_over(&mut self, prepared: Prepared<T>) {
+        self.task.adopt(&prepared.task);
+        let search = prepared.search.as_ref().map(|search| (search.rows, search.is_last));
+        self.adopt(prepared);
+        let Some((rows, is_last)) = search else { return };
+        (self.searched_at, self.missed) = (rows, 0);
+        if !self.settings.learns_anew(self.input_dim) {
+            self.memory = Memory::default();
+        } else if is_last {
+            self.settle();
         }
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::CatchingUp(prepared) => Ok(Some(*prepared)),
-            _ => Ok(None),
+        // However many rows have come meanwhile, the last search is still to come, and has them all.
+    }
+
+    /// Waits for what is prepared beside the stream, and goes on with it.
+    pub(crate) fn finish_upkeep(&mut self) {
+        self.attend(true);
+    }
+
+    /// Learns features anew from the rows in memory, if there are more than at the last search: where a stream ends
+    /// before its memory is full.
+    pub(crate) fn finish_search(&mut self) -> Result<()> {
+        self.finish_upkeep();
+        if self.learner.is_none() {
+            return self.start(true);
         }
+        // Inducing points that a few rows fewer led to are good enough.
+        let enough =
+            if self.has_points() { self.searched_at + self.searched_at / 4 } else { self.searched_at };
+        let is_worth_it = self.memory.len() > enough || self.is_brief && !self.memory.is_empty();
+        if is_worth_it { self.search(true) } else { Ok(()) }
+    }
+
+    pub(super) fn has_points(&self) -> bool {
+        self.learner.as_ref().is_some_and(|l| l.first().stats().lattice().points().is_some())
+    }
+
+    fn refit_with(&mut self, optimizer: &LbfgsB) -> Result<()> {
+        let learner = self.learner.as_deref_mut().ok_or(Error::NotReady { operation: "refit" })?;
+        let rescaled = self.task.rescale(learner, &self.settings);
+        if let (Some(corrections), Ok(growth)) = (&mut self.corrections, &rescaled) {
+            corrections.rescale(*growth);
+        }
+        let refitted = rescaled.and_then(|_| learner.refit(optimizer));
+        if refitted.is_err() {
+            // Tried again when it is due the next time, not with every row.
+            learner.postpone_refit();
+        }
+        self.publish_to_readers();
+        refitted
+    }
+
+    /// Fits the hyperparameters to everything learned so far, whatever the schedule.
+    pub(crate) fn refit(&mut self) -> Result<()> {
+        self.finish_upkeep();
+        self.refit_with(&thorough())
     }
 }

@@ -1,0 +1,227 @@
+//! What takes longer than a row: searches for features and refits, done at once or beside the stream.
+//!
+//! Done at once, the row that brings them about waits for them. Beside the stream a **successor** is prepared on another
+//! thread, from the rows in memory or from a copy of the learner, while the learner that there is goes on answering and
+//! learning. Rows that come meanwhile are kept; when the successor is ready it catches up, a few of them with every row that
+//! comes, and then takes over. No row waits, but for a copy. A successor that turns out not to fit any more (a row was
+//! un-learned, a class was added) is dropped, and what it was for is due again.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::thread::JoinHandle;
+
+use super::corrections::Corrections;
+use super::learner::Learner;
+use super::memory::Memory;
+use super::settings::Settings;
+use super::task::Task;
+use super::{Outcome, start};
+use crate::error::{Error, Result};
+use crate::interrupt::{self, Interrupt};
+use crate::learn::LbfgsB;
+
+/// Corrections to what was found on rows in memory begin with so many of the last of them.
+const REPLAYED: usize = 512;
+/// The rows that a successor catches up with for each row that comes.
+const CAUGHT_UP: usize = 4;
+/// With more rows than this to catch up with, the stream waits for its successor.
+const MOST_WAITING: usize = 1 << 16;
+
+/// What a search found out beside the learner.
+pub(super) struct Searched {
+    /// The rows in memory that it had.
+    pub(super) rows: usize,
+    /// Columns that rose from row to row.
+    pub(super) rising: Vec<usize>,
+    /// Whether it left out what takes long.
+    pub(super) is_brief: bool,
+    /// Whether no other follows, and no row in memory is needed any more.
+    pub(super) is_last: bool,
+}
+
+/// What a search or a refit leads to.
+pub(super) struct Prepared<T> {
+    pub(super) task: T,
+    pub(super) learner: Box<Learner>,
+    pub(super) corrections: Option<Box<Corrections>>,
+    /// By how much the unit of the targets has grown.
+    pub(super) growth: f64,
+    /// For a search.
+    pub(super) search: Option<Searched>,
+}
+
+impl<T: Task> Prepared<T> {
+    /// Scales, features and hyperparameters from rows in memory; whether the stream ends here, or memory does.
+    pub(super) fn by_search(
+        mut task: T,
+        memory: &Memory,
+        settings: &Settings,
+        input_dim: usize,
+        is_last: bool,
+    ) -> Result<Self> {
+        let rising = if settings.is_additive() {
+            start::clocks(memory, settings, input_dim)
+        } else {
+            memory.rising_columns(input_dim)
+        };
+        let brief = settings.for_search(memory.len(), is_last);
+        let is_brief = brief.features != settings.features;
+        let learner = task.start(memory, &brief, input_dim)?;
+        // A candidate that was interrupted looks like one that failed, so what the others led to does not count.
+        interrupt::check()?;
+        let corrections = if settings.tracking {
+            Some(Box::new(corrections(&mut task, memory, &learner, input_dim)?))
+        } else {
+            None
+        };
+        let search = Some(Searched { rows: memory.len(), rising, is_brief, is_last });
+        Ok(Self { task, learner: Box::new(learner), corrections, growth: 1.0, search })
+    }
+
+    /// Hyperparameters from everything learned.
+    fn by_refit(
+        mut task: T,
+        mut learner: Box<Learner>,
+        settings: &Settings,
+        optimizer: &LbfgsB,
+    ) -> Result<Self> {
+        let growth = task.rescale(&mut learner, settings)?;
+        learner.refit(optimizer)?;
+        interrupt::check()?;
+        Ok(Self { task, learner, corrections: None, growth, search: None })
+    }
+}
+
+/// Corrections to what was found on the rows in memory, over what its inducing points read, or all coordinates. The last
+/// rows in memory are gone through again, each predicted as if it had not been learned.
+fn corrections<T: Task>(
+    task: &mut T,
+    memory: &Memory,
+    learner: &Learner,
+    input_dim: usize,
+) -> Result<Corrections> {
+    let rows = &memory.rows;
+    let (h, dim) = (learner.encoder().encode_all(&rows.x)?, learner.encoder().map().output_dim());
+    let first = learner.first().stats().lattice().points().map_or(0, |points| dim - points.dim());
+    let (processes, variance) = (learner.processes().len(), task.target_variance());
+    let mut corrections = Corrections::new(&h, dim, first, processes, variance)?;
+    // On a large grid a prediction takes too long.
+    let again = if learner.first().follows_in_steps() { 0 } else { REPLAYED };
+    for i in rows.len().saturating_sub(again)..rows.len() {
+        let x = &rows.x[i * input_dim..(i + 1) * input_dim];
+        if task.discount(x, rows.y[i]) > 1.0 {
+            // An outlier is no change.
+            continue;
+        }
+        let row = task.row(rows.y[i], rows.noise[i]);
+        if learner.encoder().scaling().reaches(x)
+            && let Ok(mut said) = learner.predict_without(x, row.each)
+        {
+            corrections.step(&h[i * dim..(i + 1) * dim], &row, &mut said);
+        }
+    }
+    Ok(corrections)
+}
+
+/// A row that a successor has still to learn.
+struct Waiting {
+    x: Vec<f64>,
+    y: f64,
+    noise: f64,
+    time: Option<f64>,
+}
+
+/// How far a successor is.
+enum Stage<T> {
+    Preparing(JoinHandle<Result<Prepared<T>>>),
+    CatchingUp(Box<Prepared<T>>),
+    /// Taken over, or failed.
+    Over,
+}
+
+/// A learner that is prepared beside the stream.
+pub(super) struct Successor<T> {
+    stage: Stage<T>,
+    waiting: VecDeque<Waiting>,
+    interrupt: Interrupt,
+}
+
+impl<T> fmt::Debug for Successor<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Successor").field("waiting", &self.waiting.len()).finish_non_exhaustive()
+    }
+}
+
+/// What is prepared for nobody ends early.
+impl<T> Drop for Successor<T> {
+    fn drop(&mut self) {
+        self.interrupt.set();
+    }
+}
+
+impl<T: Task> Successor<T> {
+    fn new(work: impl FnOnce() -> Result<Prepared<T>> + Send + 'static) -> Self {
+        let interrupt = Interrupt::new();
+        let watched = interrupt.clone();
+        let handle = std::thread::spawn(move || watched.watch(work));
+        Self { stage: Stage::Preparing(handle), waiting: VecDeque::new(), interrupt }
+    }
+
+    /// One with features from the rows in memory.
+    pub(super) fn by_search(
+        task: T,
+        memory: Memory,
+        settings: Settings,
+        input_dim: usize,
+        is_last: bool,
+    ) -> Self {
+        Self::new(move || Prepared::by_search(task, &memory, &settings, input_dim, is_last))
+    }
+
+    /// One with hyperparameters from everything learned.
+    pub(super) fn by_refit(task: T, learner: Box<Learner>, settings: Settings, optimizer: LbfgsB) -> Self {
+        Self::new(move || Prepared::by_refit(task, learner, &settings, &optimizer))
+    }
+
+    /// Keeps a row for it.
+    pub(super) fn push(&mut self, x: &[f64], y: f64, noise: f64, time: Option<f64>) {
+        self.waiting.push_back(Waiting { x: x.to_vec(), y, noise, time });
+    }
+
+    /// Lets it catch up with a few rows, or with `all` of them; itself when it has, and an error if it cannot.
+    pub(super) fn attend(&mut self, settings: &Settings, all: bool) -> Result<Option<Prepared<T>>> {
+        let wait = all || self.waiting.len() > MOST_WAITING;
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Preparing(handle) if wait || handle.is_finished() => {
+                // A panic there is a broken promise of this library, and goes on here.
+                let done = handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                Stage::CatchingUp(Box::new(done?))
+            }
+            stage => stage,
+        };
+        let Stage::CatchingUp(prepared) = &mut self.stage else { return Ok(None) };
+        let count = if all { self.waiting.len() } else { CAUGHT_UP };
+        for row in self.waiting.drain(..count.min(self.waiting.len())) {
+            let Prepared { task, learner, corrections, .. } = &mut **prepared;
+            let targets = task.row(row.y, row.noise);
+            match learner.learn(&row.x, &targets, row.time, settings) {
+                Ok(Outcome::Learned) => {
+                    let mut said = learner.predictions().to_vec();
+                    if let (Some(corrections), 1.0) = (corrections, learner.discount()) {
+                        corrections.step(learner.encoder().coordinates(), &targets, &mut said);
+                    }
+                }
+                // The learner that there is has taken it in.
+                Ok(Outcome::OffGrid) | Err(Error::OutsideGrid { .. } | Error::GridTooLarge { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if !self.waiting.is_empty() {
+            return Ok(None);
+        }
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::CatchingUp(prepared) => Ok(Some(*prepared)),
+            _ => Ok(None),
+        }
+    }
+}
