@@ -130,7 +130,7 @@ impl Classifier {
         let rows = Rows::of(&x).of_width(self.input_dim)?;
         let (codes, time) = (codes.as_array().to_vec(), time.as_ref().map(column));
         let weight = weight.as_ref().map(column);
-        rows.check_finite()?;
+        self.state.brief(py, |state| rows.check_learned(state.model.settings()))?;
         weight.as_ref().map_or(Ok(()), |w| check_column("sample_weight", w, rows.len()))?;
         check_codes(&codes, &labels, rows.len())?;
         time.as_ref().map_or(Ok(()), |t| check_column("time", t, rows.len()))?;

@@ -159,7 +159,7 @@ impl Regressor {
         let rows = Rows::of(&x).of_width(self.input_dim)?;
         let (y, noise, time) = (column(&y), noise.as_ref().map(column), time.as_ref().map(column));
         let weight = weight.as_ref().map(column);
-        rows.check_finite()?;
+        self.state.brief(py, |state| rows.check_learned(state.model.settings()))?;
         weight.as_ref().map_or(Ok(()), |w| check_column("sample_weight", w, rows.len()))?;
         check_column("y", &y, rows.len())?;
         noise.as_ref().map_or(Ok(()), |n| check_column("noise", n, rows.len()))?;

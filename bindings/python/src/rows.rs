@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use numpy::ndarray::{ArrayView2, Axis, Slice};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
-use wiski::Error;
+use wiski::model::Missing;
+use wiski::{Error, Settings};
 
 use crate::errors::Failure;
 
@@ -55,7 +56,16 @@ impl<'a> Rows<'a> {
         ranges.map(|range| (range.clone(), self.block(range)))
     }
 
-    /// Rejects NaN and infinities before anything is learned from any row.
+    /// Rejects infinities before anything is learned from any row, and NaN unless numbers may be missing.
+    pub(crate) fn check_learned(&self, settings: &Settings) -> Result<(), Failure> {
+        if settings.missing == Missing::Reject {
+            return self.check_finite();
+        }
+        let bad = self.view.indexed_iter().find(|(_, v)| v.is_infinite());
+        bad.map_or(Ok(()), |((row, k), &value)| Err(not_finite(row, k, value)))
+    }
+
+    /// Rejects NaN and infinities.
     pub(crate) fn check_finite(&self) -> Result<(), Failure> {
         if self.whole.is_some_and(|all| all.iter().all(|v| v.is_finite())) {
             return Ok(());
@@ -63,9 +73,13 @@ impl<'a> Rows<'a> {
         let bad = self.view.indexed_iter().find(|(_, v)| !v.is_finite());
         match bad {
             None => Ok(()),
-            Some(((row, k), &value)) => Err(Error::NotFinite { field: format!("x[{k}]"), value, row }.into()),
+            Some(((row, k), &value)) => Err(not_finite(row, k, value)),
         }
     }
+}
+
+fn not_finite(row: usize, k: usize, value: f64) -> Failure {
+    Error::NotFinite { field: format!("x[{k}]"), value, row }.into()
 }
 
 /// A column of numbers.

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use wiski::feature::Column;
-use wiski::model::{Coverage, HalfLife, InputScaling, Intervals, NoiseModel, StartValue};
+use wiski::model::{Coverage, HalfLife, InputScaling, Intervals, Missing, NoiseModel, StartValue, Upkeep};
 use wiski::persist::{Columns, InputSource, Reading};
 use wiski::{Error, Kernel, Result, Settings};
 
@@ -32,6 +32,8 @@ pub(crate) struct Parameters {
     categorical: Vec<(usize, usize)>,
     known_noise: bool,
     constant_noise: bool,
+    marginalize: bool,
+    background: bool,
     intervals: String,
     level: f64,
     empty_sets: bool,
@@ -65,6 +67,8 @@ impl Parameters {
             schedule: self.schedule.parse()?,
             inputs: self.bounds.clone().map_or(InputScaling::WarmUp, InputScaling::Bounds),
             noise: self.noise()?,
+            missing: if self.marginalize { Missing::Marginalize } else { Missing::Reject },
+            upkeep: if self.background { Upkeep::Background } else { Upkeep::Wait },
             intervals: Intervals {
                 kind: self.intervals.parse()?,
                 level: self.level,
@@ -191,6 +195,8 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, settings: &Settings) -> PyResult<Bou
     dict.set_item("periodic", if periodic.is_empty() { None } else { Some(periodic) })?;
     dict.set_item("categorical", if categorical.is_empty() { None } else { Some(categorical) })?;
     dict.set_item("known_noise", settings.noise == NoiseModel::Known)?;
+    let missing = if settings.missing == Missing::Marginalize { "marginalize" } else { "error" };
+    dict.set_item("missing", missing)?;
     dict.set_item("constant_noise", settings.noise == NoiseModel::Constant)?;
     dict.set_item("intervals", settings.intervals.kind.to_string())?;
     dict.set_item("level", settings.intervals.level)?;

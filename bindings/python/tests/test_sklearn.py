@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
+import wiski
 from wiski import OnlineGPClassifier, OnlineGPRegressor
 
 # Small sums of grids, since a check fits some hundred models.
@@ -175,6 +176,39 @@ def test_missing_numbers_are_means(waves):
         model.predict([[np.inf, np.nan]])
     with pytest.raises(ValueError, match="missing: 'hope'"):
         OnlineGPRegressor(missing="hope").fit(X, y)
+
+
+def test_missing_numbers_are_averaged_over(waves, tmp_path):
+    X, y = waves
+    holes = X.copy()
+    holes[::7, 1] = np.nan
+    model = OnlineGPRegressor(missing="marginalize").fit(holes, y)
+    there = ~np.isnan(holes).any(axis=1)
+    mean, std = model.predict(holes, return_std=True)
+    # Where nothing is missing the model is sure; elsewhere it knows that it does not know.
+    assert np.median(std[~there]) > 2 * np.median(std[there])
+    z = (y - mean) / std
+    assert np.sqrt(np.mean(z[~there] ** 2)) < 1.5
+    model.save(tmp_path / "m.wiski")
+    again = wiski.load(tmp_path / "m.wiski")
+    np.testing.assert_array_equal(again.predict(holes), mean)
+    with pytest.raises(ValueError, match="infinity"):
+        model.predict([[np.inf, np.nan]])
+    labels = np.where(y > np.median(y), "high", "low")
+    classes = OnlineGPClassifier(missing="marginalize").fit(holes, labels)
+    assert classes.score(holes[there], labels[there]) > 0.85
+    with pytest.raises(ValueError, match="no complete row"):
+        OnlineGPRegressor(missing="marginalize").partial_fit([[np.nan, 1.0]], [1.0])
+
+
+def test_searches_beside_the_stream(waves):
+    X, y = waves
+    model = OnlineGPRegressor(background=True)
+    for first in range(0, 400, 10):
+        model.partial_fit(X[first : first + 10], y[first : first + 10])
+    assert model.n_seen_ == 400
+    model.finish_search()
+    assert model.is_warm_ and np.corrcoef(model.predict(X), y)[0, 1] > 0.9
 
 
 def test_progress(waves, capfd):

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use wiski::engine::Engine;
 use wiski::large::Accuracy;
-use wiski::model::{HalfLife, InputScaling, NoiseModel, StartValue};
+use wiski::model::{HalfLife, InputScaling, Missing, NoiseModel, StartValue};
 use wiski::persist::CalendarPart;
 use wiski::{Kernel, OffGrid, Schedule, Settings};
 
@@ -71,6 +71,10 @@ pub(crate) struct ModelOptions {
     #[arg(long)]
     constant_noise: bool,
 
+    /// What to do with rows of which an input is missing: an empty cell, NaN, NA or null
+    #[arg(long, value_enum, default_value_t = MissingOption::Error)]
+    missing: MissingOption,
+
     /// Keep so many rows in memory to start from: a number, or a share of all rows below 1 [default: by the
     /// number of inputs]
     #[arg(long, value_name = "ROWS", allow_negative_numbers = true)]
@@ -105,6 +109,16 @@ pub(crate) struct ModelOptions {
     /// The largest number of points to which the grid may grow by itself [default: 16384]
     #[arg(long, value_name = "POINTS")]
     max_grid: Option<usize>,
+}
+
+/// What to do with rows of which an input is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum MissingOption {
+    /// They are bad rows (see --on-bad-row)
+    Error,
+    /// Predict them, averaging over what is missing by values that complete rows had, and do not learn them. The first row
+    /// must be complete
+    Marginalize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -223,6 +237,7 @@ impl ModelOptions {
                 (false, true) => NoiseModel::Constant,
                 (false, false) => NoiseModel::Learned,
             },
+            missing: if self.may_lack() { Missing::Marginalize } else { Missing::Reject },
             warm_up: self.warm_up(total)?,
             off_grid: match self.off_grid {
                 OffGridOption::Error => OffGrid::Error,
@@ -280,6 +295,11 @@ impl ModelOptions {
         self.grid.is_some() && self.bounds.is_none() && on_columns
     }
 
+    /// Whether inputs may be missing.
+    pub(crate) fn may_lack(&self) -> bool {
+        self.missing == MissingOption::Marginalize
+    }
+
     /// Whether any option describes the model.
     pub(crate) fn is_given(&self) -> bool {
         let texts = [&self.features, &self.grid, &self.kernel, &self.learn, &self.half_life, &self.bounds];
@@ -290,6 +310,7 @@ impl ModelOptions {
             || self.pretrain.is_some()
             || self.no_tracking
             || self.constant_noise
+            || self.may_lack()
     }
 
     /// Grid points per axis; empty if the model is to choose.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use wiski::model::{ColumnScaling, InputScaling};
+use wiski::model::{ColumnScaling, InputScaling, Missing};
 use wiski::persist::{self, Columns, Model, Stored, Target};
 use wiski::{Features, Settings};
 
@@ -92,6 +92,11 @@ pub(crate) fn next(rows: &mut Rows, row: &mut Row, bad: &mut BadRows) -> Result<
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Whether rows of a model may lack inputs.
+pub(crate) fn may_lack(model: &Model) -> bool {
+    model.settings().missing == Missing::Marginalize
 }
 
 /// What the target of a model is.

@@ -435,7 +435,8 @@ fn functions_are_drawn_from_the_posterior() {
 #[test]
 fn every_row_is_answered_as_it_arrives() {
     let folder = Folder::new();
-    let mut command = folder.command("stream - --target y --emit --pretrain 20 --quiet --model m.wiski");
+    let mut command =
+        folder.command("stream - --target y --emit --pretrain 20 --search wait --quiet --model m.wiski");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -477,7 +478,8 @@ fn every_row_is_answered_as_it_arrives() {
 #[test]
 fn an_interrupt_ends_a_silent_stream_in_order() {
     let folder = Folder::new();
-    let mut command = folder.command("stream - --target y --emit=ndjson --pretrain 20 --model m.wiski");
+    let mut command =
+        folder.command("stream - --target y --emit=ndjson --pretrain 20 --search wait --model m.wiski");
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();

@@ -82,6 +82,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         rank_tolerance: float = 1e-12,
         class_weight: Any = None,
         missing: str = "error",
+        background: bool = False,
         verbose: int = 0,
         random_state: Any = 0,
     ) -> None:
@@ -109,6 +110,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         self.rank_tolerance = rank_tolerance
         self.class_weight = class_weight
         self.missing = missing
+        self.background = background
         self.verbose = verbose
         self.random_state = random_state
 
@@ -116,7 +118,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         tags = super().__sklearn_tags__()
         # A projection is learned from the contrast of two classes.
         tags.classifier_tags.multi_class = not str(self.features).startswith(("project", "mlp"))
-        tags.input_tags.allow_nan = self.missing == "mean"
+        tags.input_tags.allow_nan = self.missing != "error"
         return tags
 
     # -- labels ----------------------------------------------------------------------------------------------

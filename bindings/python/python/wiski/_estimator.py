@@ -66,9 +66,14 @@ PARAMETERS = """features : str, default="auto"
         The largest rank of a sum of grids.
     rank_tolerance : float, default=1e-12
         Prior eigenvalues below this share of the largest are dropped.
-    missing : {"error", "mean"}, default="error"
-        What to do with numbers that are NaN: reject them, or take the mean of their column so far. (Columns of text and
+    missing : {"error", "mean", "marginalize"}, default="error"
+        What to do with numbers that are NaN: reject them; take the mean of their column so far; or predict such rows by
+        averaging over values that complete rows had, so that the deviation grows by what is not known, and learn only
+        rows that are complete. (Columns of text and
         categories of pandas and polars need no parameter: each text is a level, and so is what is missing or unknown.)
+    background : bool, default=False
+        Whether searches for features and refits run on another thread while ``partial_fit`` goes on: no row waits for
+        them, and when they take effect depends on the machine.
     verbose : int, default=0
         Whether ``fit`` and ``partial_fit`` say on standard error, every second, how far they are.
     random_state : int, RandomState or None, default=0
@@ -123,6 +128,8 @@ class OnlineGP(BaseEstimator):
             "categorical": [(_place(k, columns, "categorical"), v) for k, v in self._categorical().items()],
             "known_noise": getattr(self, "known_noise", False),
             "constant_noise": getattr(self, "constant_noise", False),
+            "marginalize": self.missing == "marginalize",
+            "background": self.background,
             "intervals": self.intervals,
             "level": float(self.level),
             "empty_sets": getattr(self, "empty_sets", False),
@@ -143,7 +150,7 @@ class OnlineGP(BaseEstimator):
             and X.shape[0] > 0
             and X.shape[1] == self.n_features_in_
             and "feature_names_in_" not in self.__dict__
-            and self.missing == "error"
+            and self.missing != "mean"
         )
 
     def _rows(self, X: Any) -> np.ndarray:
@@ -158,13 +165,13 @@ class OnlineGP(BaseEstimator):
 
     def _checked(self, X: Any, y: Any = "no_validation", reset: bool = False, **how: Any) -> Any:
         """Rows (and targets) as scikit-learn checks them, with texts as levels and missing numbers as means."""
-        if self.missing not in ("error", "mean"):
-            raise WiskiError(f"missing: {self.missing!r} is not 'error' or 'mean'")
+        if self.missing not in ("error", "mean", "marginalize"):
+            raise WiskiError(f"missing: {self.missing!r} is not 'error', 'mean' or 'marginalize'")
         if reset:
             self._levels, self._sums = levels_in(X), None
         for name, levels in getattr(self, "_levels", {}).items():
             X = with_codes(X, name, levels)
-        if self.missing == "mean":
+        if self.missing != "error":
             how["ensure_all_finite"] = "allow-nan"
         if isinstance(y, str) and y == "no_validation":
             return self._filled(validate_data(self, X, dtype=np.float64, reset=reset, **how))
@@ -174,7 +181,7 @@ class OnlineGP(BaseEstimator):
 
     def _learned_means(self, X: np.ndarray) -> Any:
         """The sums of the columns so far, these rows included, for what is missing."""
-        if self.missing == "error":
+        if self.missing != "mean":
             return None
         sums, counts = (0.0, 0.0) if self._sums is None else self._sums
         there = ~np.isnan(X)
@@ -182,7 +189,7 @@ class OnlineGP(BaseEstimator):
         return self._sums
 
     def _filled(self, X: np.ndarray, sums: Any = None) -> np.ndarray:
-        if self.missing == "error" or not np.isnan(X).any():
+        if self.missing != "mean" or not np.isnan(X).any():
             return X
         sums = getattr(self, "_sums", None) if sums is None else sums
         if sums is None:
@@ -220,11 +227,14 @@ class OnlineGP(BaseEstimator):
         if self.half_life is not None:
             return None, None
         order = np.random.default_rng(seed).permutation(len(X))
+        if self.missing == "marginalize":
+            # Rows that are complete lend their values to the others, so they come first.
+            order = order[np.argsort(np.isnan(X[order]).any(axis=1), kind="stable")]
         on_grid = self.features == "identity" or (self.features == "auto" and X.shape[1] <= axes)
         if self.bounds is not None or not on_grid or self.periodic or self._categorical():
             return order, None
         # As the library does for the warm-up: the range, and a twentieth on either side.
-        low, high = X.min(axis=0), X.max(axis=0)
+        low, high = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
         margin = np.where(high > low, 0.05 * (high - low), 1.0)
         return order, [(float(a), float(b)) for a, b in zip(low - margin, high + margin)]
 

@@ -84,6 +84,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         rank_budget: int = 768,
         rank_tolerance: float = 1e-12,
         missing: str = "error",
+        background: bool = False,
         verbose: int = 0,
         random_state: Any = 0,
     ) -> None:
@@ -110,6 +111,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         self.rank_budget = rank_budget
         self.rank_tolerance = rank_tolerance
         self.missing = missing
+        self.background = background
         self.verbose = verbose
         self.random_state = random_state
 
@@ -128,7 +130,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing == "mean"
+        tags.input_tags.allow_nan = self.missing != "error"
         return tags
 
     def _noise_of(self, noise: Any, rows: int) -> np.ndarray | None:

@@ -81,7 +81,8 @@ impl Predict {
 
         let piped = self.input == "-";
         let mut rows =
-            reading::select(source, &columns, reading::kind(&model), Wanted::Inputs, &self.reading)?;
+            reading::select(source, &columns, reading::kind(&model), Wanted::Inputs, &self.reading)?
+                .with_missing(reading::may_lack(&model));
         let mut bad = BadRows::new(self.reading.on_bad_row);
         let mut row = Row::default();
         while reading::next(&mut rows, &mut row, &mut bad)? {

@@ -95,9 +95,10 @@ pub(crate) struct Stream {
     emit: Option<Emit>,
 
     /// Who waits while features are searched for or hyperparameters refitted: the row that brings it about, so that a
-    /// stream leads to the same model every time; or nobody, since it is done beside the stream
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = Search::Wait)]
-    search: Search,
+    /// stream leads to the same model every time; or nobody, since it is done beside the stream [default: background for
+    /// rows that arrive on standard input and are answered with --emit, unless a journal has to repeat them; else wait]
+    #[arg(long, value_name = "HOW", value_enum)]
+    search: Option<Search>,
 
     /// Raise an alarm where the target is so many standard deviations off
     #[arg(long, value_name = "SIGMAS", default_value_t = 4.0)]
@@ -151,9 +152,11 @@ impl Stream {
 
     /// Whether rows wait for searches and refits.
     fn upkeep(&self) -> Upkeep {
+        let is_live = self.input == "-" && self.emit.is_some() && self.journal.journal.is_none();
         match self.search {
-            Search::Wait => Upkeep::Wait,
-            Search::Background => Upkeep::Background,
+            Some(Search::Background) => Upkeep::Background,
+            None if is_live => Upkeep::Background,
+            Some(Search::Wait) | None => Upkeep::Wait,
         }
     }
 }

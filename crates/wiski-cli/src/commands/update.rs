@@ -51,7 +51,8 @@ impl Update {
         let mut stored = persist::load::<Stored>(&self.model)?.resumed();
         let source = Source::open(&self.input, &self.reading.format)?;
         let kind = reading::kind(&stored.model);
-        let mut rows = reading::select(source, &stored.columns, kind, Wanted::Required, &self.reading)?;
+        let mut rows = reading::select(source, &stored.columns, kind, Wanted::Required, &self.reading)?
+            .with_missing(reading::may_lack(&stored.model));
         let mut bad = BadRows::new(self.reading.on_bad_row);
         let mut progress = Progress::new(!self.quiet);
         let (mut row, mut learned) = (Row::default(), 0u64);

@@ -7,6 +7,7 @@ use super::{
     cells::Cells,
     error::{BadRow, Error, Fault, Result, What},
     time,
+    value::Value,
 };
 
 /// The columns that a caller wants.
@@ -69,6 +70,8 @@ pub(crate) struct Rows {
     pub(super) noise: Option<usize>,
     pub(super) time: Option<usize>,
     pub(super) cells: bool,
+    /// Whether inputs may be missing; they are NaN then.
+    pub(super) may_lack: bool,
     pub(super) number: u64,
 }
 
@@ -76,6 +79,11 @@ impl Rows {
     /// The file's name, for messages.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The same, where inputs may be missing or not.
+    pub(crate) fn with_missing(self, may_lack: bool) -> Self {
+        Self { may_lack, ..self }
     }
 
     /// Reads the next row; `false` if there is none. After [`Error::BadRow`] the row after it can be read; what `row`
@@ -136,6 +144,10 @@ impl Rows {
         row.cells.clear();
         for (column, reading) in &self.inputs {
             let value = records.value(*column);
+            if self.may_lack && value.is_unknown() && !is_level(value, reading) {
+                row.inputs.push(f64::NAN);
+                continue;
+            }
             row.inputs.push(match reading {
                 Reading::Number => number(*column)?,
                 Reading::Levels(levels) => value.level(levels).map_err(in_column(*column))?,
@@ -183,4 +195,9 @@ impl Rows {
             what,
         }))
     }
+}
+
+/// Whether a text is one of a column's levels, as "none" may be.
+fn is_level(value: Value<'_>, reading: &Reading) -> bool {
+    matches!(reading, Reading::Levels(levels) if value.level(levels).is_ok())
 }

@@ -197,7 +197,7 @@ impl Source {
         inputs.iter().copied().chain(others).chain(all).for_each(|column| self.records.keep(column));
         let inputs = inputs.into_iter().zip(readings).collect();
         let (name, records, cells) = (self.name, self.records, selection.cells);
-        Ok(Rows { name, records, inputs, target, noise, time, cells, number: 0 })
+        Ok(Rows { name, records, inputs, target, noise, time, cells, may_lack: false, number: 0 })
     }
 
     /// The place of a column; an error that helps if there is none, or several.

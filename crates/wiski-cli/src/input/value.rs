@@ -41,6 +41,18 @@ impl Value<'_> {
         }
     }
 
+    /// Whether the value is not there or is written as one that is not.
+    pub(super) fn is_unknown(self) -> bool {
+        const UNKNOWN: [&str; 5] = ["nan", "na", "n/a", "null", "none"];
+        match self {
+            Self::Cell(text) | Self::Text(text) => {
+                text.trim().is_empty() || UNKNOWN.iter().any(|word| text.trim().eq_ignore_ascii_case(word))
+            }
+            Self::Float(number) => number.is_nan(),
+            _ => self.is_absent(),
+        }
+    }
+
     /// A finite number.
     pub(super) fn number(self) -> Result<f64, What> {
         match self {

@@ -11,6 +11,7 @@ use super::encoder::FixedEncoder;
 use super::labels::{Labels, Unseen};
 use super::learner::{Learner, RowTargets};
 use super::memory::Memory;
+use super::missing::{Donors, averaged_each, is_incomplete};
 use super::schedule::thorough;
 use super::settings::{Features, NoiseModel, Schedule, Settings};
 use super::sharpness::Sharpness;
@@ -295,6 +296,7 @@ impl Task for Classification {
         learner: &Learner,
         corrections: Option<Corrections>,
         _: Option<Spread>,
+        donors: Option<Donors>,
         settings: &Settings,
     ) -> Result<ClassSnapshot> {
         let predictors = learner.processes().iter().map(|p| p.model.predictor());
@@ -306,6 +308,7 @@ impl Task for Classification {
             predictors: predictors.collect::<Result<_>>()?,
             variances: learner.processes().iter().map(|p| beyond::variances(p.model.kernels())).collect(),
             corrections,
+            donors,
             off_grid: settings.off_grid,
             softmax: Arc::clone(&self.softmax),
             sharpness: self.sharpness,
@@ -360,6 +363,8 @@ pub struct ClassSnapshot {
     variances: Vec<Vec<f64>>,
     /// What the last rows said beyond the model.
     corrections: Option<Corrections>,
+    /// Complete rows, where others may be incomplete.
+    donors: Option<Donors>,
     off_grid: OffGrid,
     softmax: Arc<Softmax>,
     sharpness: Sharpness,
@@ -378,6 +383,18 @@ impl ClassSnapshot {
     /// What the model said about a row when the snapshot was taken. Off a grid that is the prior, or an error where the
     /// settings say so.
     pub fn predict(&self, x: &[f64]) -> Result<ClassPrediction> {
+        let latents = match self.donors.as_ref().filter(|_| is_incomplete(x)) {
+            Some(donors) => {
+                let rows = donors.completed(x)?;
+                averaged_each(&rows.iter().map(|x| self.latents(x)).collect::<Result<Vec<_>>>()?)
+            }
+            None => self.latents(x)?,
+        };
+        Ok(ClassPrediction::from_latents(&latents, &self.softmax, self.sharpness, &self.labels))
+    }
+
+    /// What the processes said about a complete row.
+    fn latents(&self, x: &[f64]) -> Result<Vec<Prediction>> {
         let h = self.encoder.encode(x)?;
         let processes = self.predictors.iter().zip(&self.variances);
         let one = |(p, variances): (_, &Vec<f64>)| beyond::predict(p, variances, self.off_grid, &h);
@@ -392,7 +409,7 @@ impl ClassSnapshot {
         if let Some(corrections) = &self.corrections {
             corrections.correct(&h, &mut latents);
         }
-        Ok(ClassPrediction::from_latents(&latents, &self.softmax, self.sharpness, &self.labels))
+        Ok(latents)
     }
 
     /// The numbers of the classes in the set around a prediction; see [`OnlineClassifier::set`](super::OnlineClassifier::set).

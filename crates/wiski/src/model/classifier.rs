@@ -13,6 +13,7 @@ use super::corrections::Change;
 use super::encoder::Encoder;
 use super::labels::{Classes, Labels};
 use super::metrics::PrequentialClasses;
+use super::missing::averaged_each;
 use super::online::{Online, check_row};
 use super::reader::Reader;
 use super::regressor::restored_controller;
@@ -161,11 +162,13 @@ impl OnlineClassifier {
     /// What the model says about a row now. During the warm-up that is how frequent each class was, with one
     /// imagined row of each.
     pub fn predict(&self, x: &[f64]) -> Result<ClassPrediction> {
-        check_row(x, self.input_dim())?;
-        let task = &self.online.task;
-        if let Some(learner) = &self.online.learner {
-            let mut latents = learner.predict(x)?;
-            self.online.correct(x, &mut latents)?;
+        let (rows, task) = (self.online.completed(x)?, &self.online.task);
+        if rows.is_empty() {
+            check_row(x, self.input_dim())?;
+        }
+        if self.is_ready() {
+            let all = rows.iter().map(|x| self.online.predict_all(x)).collect::<Result<Vec<_>>>()?;
+            let latents = if all.is_empty() { self.online.predict_all(x)? } else { averaged_each(&all) };
             return Ok(task.prediction(&latents));
         }
         if task.count() == 0 {
@@ -311,7 +314,8 @@ impl OnlineClassifier {
 
     /// Learns a row, wholly or not at all; one with a new label only if the label can become a class.
     fn learn(&mut self, x: &[f64], label: &str, noise: f64, time: Option<f64>) -> Result<Outcome> {
-        check_row(x, self.input_dim())?;
+        let rows = self.online.completed(x)?;
+        check_row(rows.first().map_or(x, Vec::as_slice), self.input_dim())?;
         let online = &mut self.online;
         if let Some(class) = online.task.labels.index(label, online.learner.is_none())? {
             return online.learn(x, class as f64, noise, time);
@@ -322,7 +326,7 @@ impl OnlineClassifier {
         online.successor = None;
         let learned = match &mut online.learner {
             Some(learner) => {
-                let added = learner.admit(x, &online.settings);
+                let added = learner.admit(rows.first().map_or(x, Vec::as_slice), &online.settings);
                 added.and_then(|_| online.task.add_class(label, learner, &online.settings))
             }
             None => Ok(()),

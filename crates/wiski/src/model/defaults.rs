@@ -11,6 +11,7 @@
 //! | eigenvalue cut-off | 10⁻¹² of the largest; 10⁻⁶ for a sum |
 
 use super::settings::{Features, NoiseModel, Schedule, Settings};
+use super::units::StartValue;
 use crate::error::Result;
 use crate::feature::Column;
 use crate::kernel::{Family, Kernel, MAX_DIM};
@@ -188,6 +189,14 @@ impl Settings {
         }
         kernel.set_parameters(&parameters)?;
         Ok(kernel)
+    }
+
+    /// Whether the noise may be found to vary with the inputs: not where it is given.
+    pub(crate) fn noise_may_vary(&self) -> bool {
+        let is_given = |start: &StartValue| start.name == "noise" && start.fixed;
+        self.noise == NoiseModel::Learned
+            && self.schedule != Schedule::Off
+            && !self.start_values.iter().any(is_given)
     }
 
     /// How the given hyperparameters are learned.

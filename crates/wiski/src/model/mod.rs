@@ -14,6 +14,7 @@ mod labels;
 mod learner;
 mod memory;
 mod metrics;
+mod missing;
 mod online;
 mod reader;
 mod regressor;
@@ -53,8 +54,8 @@ pub use regressor::{BlockSummary, OnlineRegressor};
 pub use remarks::Remark;
 pub(crate) use schedule::{Fading, brief};
 pub use settings::{
-    Features, HalfLife, InputScaling, IntervalKind, Intervals, NoiseModel, Schedule, Settings, TargetScaling,
-    Upkeep,
+    Features, HalfLife, InputScaling, IntervalKind, Intervals, Missing, NoiseModel, Schedule, Settings,
+    TargetScaling, Upkeep,
 };
 pub(crate) use shape::{ModelShape, TargetSums};
 pub use snapshots::{JointRows, RowSurface, SampledFunction, Snapshot};
@@ -69,6 +70,8 @@ pub enum Outcome {
     Learned,
     /// It lies off the grid of a model that answers there with the prior; nothing was learned.
     OffGrid,
+    /// An input was missing ([`Missing::Marginalize`]); nothing was learned.
+    Incomplete,
 }
 
 /// A Gaussian process that learns one observation at a time.

@@ -16,10 +16,11 @@ use super::corrections::{Change, Corrections};
 use super::guard::REACH;
 use super::learner::Learner;
 use super::memory::Memory;
+use super::missing::{Donors, averaged_each, is_incomplete};
 use super::reader::{Published, Reader};
 use super::remarks::{Remark, coarse_axes};
 use super::schedule::Fading;
-use super::settings::Settings;
+use super::settings::{Missing, Settings};
 use super::spread::Spread;
 use super::start;
 use super::stuck::Runs;
@@ -66,6 +67,9 @@ pub(crate) struct Online<T: Task> {
     said: Vec<Prediction>,
     #[serde(skip)]
     failure: Option<Error>,
+    /// Complete rows, where others may be incomplete.
+    #[serde(default)]
+    pub(super) donors: Donors,
     /// What is prepared beside the stream.
     #[serde(skip)]
     pub(super) successor: Option<Successor<T>>,
@@ -91,6 +95,7 @@ impl<T: Task> Clone for Online<T> {
             spread: self.spread.clone(),
             said: self.said.clone(),
             failure: self.failure.clone(),
+            donors: self.donors.clone(),
             successor: None,
             published: self.published.clone(),
         }
@@ -127,6 +132,7 @@ impl<T: Task> Online<T> {
             spread: None,
             said,
             failure: None,
+            donors: Donors::default(),
             successor: None,
             published,
         }
@@ -149,6 +155,7 @@ impl<T: Task> Online<T> {
         self.settings.check(self.input_dim)?;
         length("rows in memory", self.memory.len() * self.input_dim, self.memory.rows.x.len())?;
         self.runs.check(self.input_dim)?;
+        self.donors.check(self.input_dim)?;
         let Some(learner) = &self.learner else { return Ok(()) };
         length("columns", self.input_dim, learner.encoder().input_dim())?;
         let (dim, processes) = (learner.encoder().map().output_dim(), learner.processes().len());
@@ -214,6 +221,9 @@ impl<T: Task> Online<T> {
         if self.ignored > 0 {
             remarks.push(Remark::OffGrid { rows: self.ignored });
         }
+        if self.donors.lent > 0 {
+            remarks.push(Remark::Incomplete { rows: self.donors.lent });
+        }
         if self.task.outliers() > 0 {
             remarks.push(Remark::Outliers { rows: self.task.outliers() });
         }
@@ -249,6 +259,62 @@ impl<T: Task> Online<T> {
 
     /// Learns a row, wholly or not at all. What was predicted for it before is in [`Online::said`].
     pub(crate) fn learn(&mut self, x: &[f64], y: f64, noise: f64, time: Option<f64>) -> Result<Outcome> {
+        if self.settings.missing == Missing::Reject {
+            return self.learn_complete(x, y, noise, time);
+        }
+        if is_incomplete(x) {
+            return self.leave_out_incomplete(x, y);
+        }
+        let outcome = self.learn_complete(x, y, noise, time)?;
+        self.donors.observe(x);
+        Ok(outcome)
+    }
+
+    /// Predicts a row of which inputs are missing. Nothing is learned of it, but that there was one.
+    fn leave_out_incomplete(&mut self, x: &[f64], y: f64) -> Result<Outcome> {
+        length("x", self.input_dim, x.len())?;
+        finite("y", y, 0)?;
+        let rows = self.donors.completed(x)?;
+        check_row(&rows[0], self.input_dim)?;
+        self.said.clear();
+        if self.learner.is_some() {
+            self.said = averaged_each(&rows.iter().map(|x| self.predict_all(x)).collect::<Result<Vec<_>>>()?);
+        }
+        self.donors.lent += 1;
+        Ok(Outcome::Incomplete)
+    }
+
+    /// What all processes say about a complete row that comes next.
+    pub(crate) fn predict_all(&self, x: &[f64]) -> Result<Vec<Prediction>> {
+        let mut said = self.ready("prediction")?.predict(x)?;
+        self.correct(x, &mut said)?;
+        if T::IS_NUMBER {
+            self.spread(x, &mut said[0])?;
+        }
+        Ok(said)
+    }
+
+    /// What is said about the number of a complete row, in the units of the process: of the one that comes next, or ahead.
+    pub(crate) fn predict_number(&self, x: &[f64], is_next: bool) -> Result<Prediction> {
+        let mut p = self.ready("prediction")?.predict_first(x)?;
+        if is_next {
+            self.correct(x, std::slice::from_mut(&mut p))?;
+        }
+        self.spread(x, &mut p)?;
+        Ok(p)
+    }
+
+    /// The rows that a row may be: itself, unless inputs are missing and may be.
+    pub(crate) fn completed(&self, x: &[f64]) -> Result<Vec<Vec<f64>>> {
+        if self.settings.missing == Missing::Marginalize && is_incomplete(x) {
+            length("x", self.input_dim, x.len())?;
+            return self.donors.completed(x);
+        }
+        Ok(Vec::new())
+    }
+
+    /// Learns a row that is complete.
+    fn learn_complete(&mut self, x: &[f64], y: f64, noise: f64, time: Option<f64>) -> Result<Outcome> {
         self.said.clear();
         check_row(x, self.input_dim)?;
         finite("y", y, 0)?;
@@ -418,6 +484,7 @@ impl<T: Task> Online<T> {
         let (settings, task) = (self.settings.clone(), self.task.cleared());
         let mut shard = Self::from_parts(settings, self.input_dim, task, Memory::default(), Some(learner));
         shard.corrections = self.corrections.as_ref().map(|corrections| Box::new(corrections.cleared()));
+        shard.donors = self.donors.clone();
         shard.spread = self.spread.as_ref().map(|spread| Box::new(spread.cleared()));
         Ok(shard)
     }
@@ -461,6 +528,9 @@ impl<T: Task> Online<T> {
         self.successor = None;
         (self.task, self.learner) = (task, Some(Box::new(learner)));
         self.extend_corrections();
+        if let (Some(own), Some(theirs)) = (&mut self.spread, &other.spread) {
+            own.merge(theirs);
+        }
         // The rows in memory are not all of them any more.
         self.memory = Memory::default();
         Ok(())
@@ -495,7 +565,8 @@ impl<T: Task> Online<T> {
         let learner = self.learner.as_deref()?;
         let corrections = self.corrections.as_deref().filter(|corrections| !corrections.rests()).cloned();
         let spread = self.spread.as_deref().filter(|spread| !spread.rests()).cloned();
-        self.task.snapshot(learner, corrections, spread, &self.settings).ok().map(Arc::new)
+        let donors = (self.settings.missing == Missing::Marginalize).then(|| self.donors.clone());
+        self.task.snapshot(learner, corrections, spread, donors, &self.settings).ok().map(Arc::new)
     }
 
     pub(crate) fn reader(&self) -> Reader<T::Snapshot> {
@@ -583,9 +654,10 @@ mod tests {
             learner: &Learner,
             corrections: Option<Corrections>,
             spread: Option<Spread>,
+            donors: Option<Donors>,
             settings: &Settings,
         ) -> Result<Self::Snapshot> {
-            self.0.snapshot(learner, corrections, spread, settings)
+            self.0.snapshot(learner, corrections, spread, donors, settings)
         }
 
         fn cleared(&self) -> Self {

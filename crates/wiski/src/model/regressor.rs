@@ -16,6 +16,7 @@ use super::guard::Guard;
 use super::learner::{Learner, Process, RowTargets};
 use super::memory::Memory;
 use super::metrics::Prequential;
+use super::missing::{Donors, averaged};
 use super::online::Online;
 use super::reader::Reader;
 use super::remarks::Remark;
@@ -247,6 +248,7 @@ impl Task for Regression {
         learner: &Learner,
         corrections: Option<Corrections>,
         spread: Option<Spread>,
+        donors: Option<Donors>,
         settings: &Settings,
     ) -> Result<Snapshot> {
         let known_noise = settings.noise == NoiseModel::Known;
@@ -264,6 +266,7 @@ impl Task for Regression {
             variances,
             corrections,
             spread,
+            donors,
             scale,
             known_noise,
             off_grid,
@@ -504,21 +507,26 @@ impl OnlineRegressor {
     /// variance of the targets so far. With known noise, the noise of the prediction is 0.
     pub fn predict(&self, x: &[f64]) -> Result<Prediction> {
         length("x", self.input_dim(), x.len())?;
-        let Some(learner) = &self.online.learner else { return self.before_warm_up() };
-        let mut p = learner.predict_first(x)?;
-        self.online.correct(x, std::slice::from_mut(&mut p))?;
-        self.online.spread(x, &mut p)?;
-        Ok(self.in_user_units(p))
+        self.predict_at(x, true)
     }
 
     /// As [`OnlineRegressor::predict`], for rows further ahead or elsewhere: by the model of all rows, without what the last
     /// few say beyond it ([`Settings::tracking`]).
     pub fn predict_ahead(&self, x: &[f64]) -> Result<Prediction> {
         length("x", self.input_dim(), x.len())?;
-        let Some(learner) = &self.online.learner else { return self.before_warm_up() };
-        let mut p = learner.predict_first(x)?;
-        self.online.spread(x, &mut p)?;
-        Ok(self.in_user_units(p))
+        self.predict_at(x, false)
+    }
+
+    fn predict_at(&self, x: &[f64], is_next: bool) -> Result<Prediction> {
+        if !self.is_ready() {
+            return self.before_warm_up();
+        }
+        let rows = self.online.completed(x)?;
+        if rows.is_empty() {
+            return Ok(self.in_user_units(self.online.predict_number(x, is_next)?));
+        }
+        let all = rows.iter().map(|x| self.online.predict_number(x, is_next)).collect::<Result<Vec<_>>>()?;
+        Ok(self.in_user_units(averaged(&all)))
     }
 
     fn in_user_units(&self, p: Prediction) -> Prediction {
@@ -800,7 +808,7 @@ impl OnlineRegressor {
     /// model, had it learned all rows with the features that it has. Rejected unless both models map rows to the same
     /// coordinates. A model that had learned all rows from the start may have found other features
     /// ([`OnlineRegressor::is_searching`]). The quantiles of their intervals become means of both, by the number of rows
-    /// predicted.
+    /// predicted; how the noise varies is taken from the one that has seen more of it.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         self.online.merge(&other.online)?;
         self.metrics.merge(&other.metrics);

@@ -37,6 +37,11 @@ pub enum Remark {
         /// How many.
         rows: u64,
     },
+    /// Rows lacked an input, were predicted and not learned.
+    Incomplete {
+        /// How many.
+        rows: u64,
+    },
     /// Targets were too far off to be anything but outliers, and count for little.
     Outliers {
         /// How many.
@@ -72,6 +77,11 @@ impl Remark {
             Self::OffGrid { rows } => {
                 format!(
                     "{rows} rows, of which nothing was learned, lay off the grid and were left to the prior"
+                )
+            }
+            Self::Incomplete { rows } => {
+                format!(
+                    "{rows} rows lacked an input: they were predicted by averaging over it, and not learned"
                 )
             }
             Self::Outliers { rows } => format!(

@@ -97,6 +97,17 @@ pub enum NoiseModel {
     Known,
 }
 
+/// What is done with rows of which an input is missing: NaN.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Missing {
+    /// They are rejected.
+    #[default]
+    Reject,
+    /// They are predicted and not learned: what is missing is averaged over, by values that complete rows had, with as much
+    /// more variance as what follows from these is apart.
+    Marginalize,
+}
+
 /// When hyperparameters are learned.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Schedule {
@@ -226,6 +237,9 @@ pub struct Settings {
     pub targets: TargetScaling,
     /// What is known about the noise.
     pub noise: NoiseModel,
+    /// What is done with rows of which an input is missing.
+    #[serde(default)]
+    pub missing: Missing,
     /// The number of rows that are kept in memory to start from; `None` for a choice by the number of inputs.
     pub warm_up: Option<usize>,
     /// Where a projection starts.
@@ -274,6 +288,7 @@ impl Default for Settings {
             inputs: InputScaling::WarmUp,
             targets: TargetScaling::Running,
             noise: NoiseModel::Learned,
+            missing: Missing::Reject,
             warm_up: None,
             start: Start::Best,
             training: WarmUpTraining { epochs: 100, rate: 0.05, feature_rate: 0.01, end_rate: 1e-4 },

@@ -5,6 +5,7 @@ use super::OffGrid;
 use super::beyond;
 use super::corrections::Corrections;
 use super::encoder::FixedEncoder;
+use super::missing::{Donors, averaged, is_incomplete};
 use super::spread::Spread;
 use super::targets::TargetScale;
 use crate::conformal::{Horizon, Interval, Quantiles};
@@ -22,6 +23,8 @@ pub struct Snapshot {
     pub(super) corrections: Option<Corrections>,
     /// How the noise varies with the inputs, if it does.
     pub(super) spread: Option<Spread>,
+    /// Complete rows, where others may be incomplete.
+    pub(super) donors: Option<Donors>,
     pub(super) scale: TargetScale,
     pub(super) known_noise: bool,
     pub(super) off_grid: OffGrid,
@@ -43,6 +46,15 @@ impl Snapshot {
     }
 
     fn predict_at(&self, x: &[f64], is_next: bool) -> Result<Prediction> {
+        if let Some(donors) = self.donors.as_ref().filter(|_| is_incomplete(x)) {
+            let rows = donors.completed(x)?;
+            let all = rows.iter().map(|x| self.predict_complete(x, is_next)).collect::<Result<Vec<_>>>()?;
+            return Ok(averaged(&all));
+        }
+        self.predict_complete(x, is_next)
+    }
+
+    fn predict_complete(&self, x: &[f64], is_next: bool) -> Result<Prediction> {
         let h = self.encoder.encode(x)?;
         let mut p = beyond::predict(&self.predictor, &self.variances, self.off_grid, &h)?;
         if let Some(excess) = self.encoder.excess(x) {

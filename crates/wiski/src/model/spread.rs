@@ -145,6 +145,13 @@ impl Spread {
         Self { basis, all, level: 0.0, weights, passed: 0.0, seen: 0.0, work: Work::default() }
     }
 
+    /// Takes over what another has learned, if it has learned from more rows: two filters do not add up.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if other.seen > self.seen && other.basis.dim() == self.basis.dim() {
+            self.clone_from(other);
+        }
+    }
+
     /// Whether the noise is taken as the same everywhere.
     pub(crate) fn rests(&self) -> bool {
         self.weights[0] >= RESTING

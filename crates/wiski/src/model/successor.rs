@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use super::corrections::Corrections;
 use super::learner::Learner;
 use super::memory::Memory;
-use super::settings::{NoiseModel, Settings};
+use super::settings::Settings;
 use super::spread::Spread;
 use super::task::Task;
 use super::{Outcome, start};
@@ -107,7 +107,7 @@ fn beside<T: Task>(
     let (h, dim) = (learner.encoder().encode_all(&rows.x)?, learner.encoder().map().output_dim());
     let first = learner.first().stats().lattice().points().map_or(0, |points| dim - points.dim());
     let (processes, variance) = (learner.processes().len(), task.target_variance());
-    let has_spread = T::IS_NUMBER && settings.noise == NoiseModel::Learned;
+    let has_spread = T::IS_NUMBER && settings.noise_may_vary();
     let mut spread = has_spread.then(|| Spread::new(&h, dim, first)).transpose()?;
     let corrections = || Corrections::new(&h, dim, first, processes, variance);
     let mut corrections = settings.tracking.then(corrections).transpose()?;
@@ -223,7 +223,8 @@ impl<T: Task> Successor<T> {
                     }
                 }
                 // The learner that there is has taken it in.
-                Ok(Outcome::OffGrid) | Err(Error::OutsideGrid { .. } | Error::GridTooLarge { .. }) => {}
+                Ok(Outcome::OffGrid | Outcome::Incomplete)
+                | Err(Error::OutsideGrid { .. } | Error::GridTooLarge { .. }) => {}
                 Err(error) => return Err(error),
             }
         }

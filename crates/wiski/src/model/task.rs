@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use super::corrections::Corrections;
 use super::learner::{Learner, RowTargets};
 use super::memory::Memory;
+use super::missing::Donors;
 use super::settings::Settings;
 use super::spread::Spread;
 use crate::error::Result;
@@ -71,6 +72,7 @@ pub(crate) trait Task: Clone + Serialize + DeserializeOwned + Send + 'static {
         learner: &Learner,
         corrections: Option<Corrections>,
         spread: Option<Spread>,
+        donors: Option<Donors>,
         settings: &Settings,
     ) -> Result<Self::Snapshot>;
 

@@ -67,7 +67,9 @@ impl<'a> Plan<'a> {
             None => TargetKind::Number,
         };
         let wanted = if options.emit.is_some() { Wanted::Optional } else { Wanted::Required };
-        let rows = reading::select(source, &columns, kind, wanted, &options.reading)?;
+        let may_lack =
+            resumed.as_ref().map_or(options.model_options.may_lack(), |s| reading::may_lack(&s.model));
+        let rows = reading::select(source, &columns, kind, wanted, &options.reading)?.with_missing(may_lack);
         let share = resumed.is_none() && options.model_options.pretrain.is_some_and(|p| p < 1.0);
         let feed = Feed::new(rows, options.shuffle, share, options.input == "-", &mut bad)?;
 
