@@ -1,7 +1,7 @@
 """Runs the examples of the documentation, page by page and from top to bottom, each page in a folder of its own.
 
 Blocks of ```python share their names along a page, blocks of ```sh their variables. `wiski` is the command that
-WISKI_COMMAND names. The folder begins with the data that come with the project. Comments, which no reader sees, say what
+WISKI_COMMAND names. The folder begins with heat_pump.csv and the files of samples.py. Comments, which no reader sees, say what
 else there is to know:
 
     <!-- hidden python ... -->  code that is run but not shown: what an example needs, or what must hold after it
@@ -16,13 +16,13 @@ Two things differ from what is shown: `tail -f` is `cat`, since it would not end
 import importlib.util
 import os
 import re
-import shutil
 import socket
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
+import samples
 
 PROJECT = Path(__file__).resolve().parents[2]
 COMMAND = Path(os.environ.get("WISKI_COMMAND", PROJECT / "target" / "debug" / "wiski")).resolve()
@@ -50,7 +50,7 @@ class Example:
         (folder / "bin" / "wiski").symlink_to(COMMAND)
         # An answer of the server that is an error ends an example.
         (folder / ".curlrc").write_text("fail-with-body\nsilent\nshow-error\n")
-        shutil.copy(PROJECT / "crates/wiski/examples/data/heat_pump.csv", folder)
+        samples.make(folder)
         self.environment = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}", "CURL_HOME": str(folder)}
 
     def run(self) -> int:
@@ -63,13 +63,14 @@ class Example:
                 continue
             language, code = (found["language"] or found["hidden"]), (found["code"] or found["hidden_code"])
             line = text.count("\n", 0, found.start()) + 1
-            # A mark is about the next block that is shown, a preparation for it may stand between.
+            # A mark is about the next block that is shown; what it needs may stand between.
             left_out = mark == "not run" or mark == "needs" and not importlib.util.find_spec(value)
             if language in ("python", "sh") and not left_out:
                 code = code.replace(":8080", f":{self.port}").replace("tail -f", "cat")
+                code = code.replace("wiski serve ", f"wiski serve --listen 127.0.0.1:{self.port} ")
                 self.python(code, line) if language == "python" else self.shell(code, line, mark == "background")
                 count += 1
-            if not found["hidden"]:
+            if not found["hidden"] or mark == "background":
                 mark = None
         return count
 
