@@ -1,4 +1,5 @@
-"""Checks that every link of the built site leads somewhere: pages, pictures, styles, and the places inside of pages.
+"""Checks that every link of the built site leads somewhere: pages, pictures, styles, and the places inside of pages; and that
+nothing that a page needs is loaded from another site.
 
 Links to other sites are not followed, and the Rust reference, which rustdoc checks itself, is only linked to.
 
@@ -18,6 +19,7 @@ class Page(HTMLParser):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.links: set[str] = set()
+        self.loaded: set[str] = set()
         self.places: set[str] = set()
         self.feed(path.read_text(encoding="utf-8"))
 
@@ -25,6 +27,8 @@ class Page(HTMLParser):
         for name, value in attrs:
             if value and name in ("href", "src"):
                 self.links.add(value)
+                if name == "src" or tag == "link" and dict(attrs).get("rel") in ("stylesheet", "icon", "preload"):
+                    self.loaded.add(value)
             elif value and name in ("id", "name"):
                 self.places.add(value)
 
@@ -33,7 +37,7 @@ read = cache(Page)
 
 
 def broken(site: Path) -> list[str]:
-    """A line for each link that leads nowhere, or out of the site for something that the page needs."""
+    """A line for each link that leads nowhere, and for what is loaded from elsewhere."""
     found = []
     for path in sorted(site.rglob("*.html")):
         name = path.relative_to(site)
@@ -42,6 +46,8 @@ def broken(site: Path) -> list[str]:
         for link in sorted(read(path).links):
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
+                if link in read(path).loaded and parts.scheme != "data":
+                    found.append(f"{name}: {link} is loaded from another site")
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if target.is_dir():
