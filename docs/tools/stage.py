@@ -3,7 +3,8 @@
 The Markdown files are written to be read on a forge. For the site this script copies them into one folder and changes
 what a forge does by itself:
 
-* links go to the page that a file has become; a file that is no page (source, licences) becomes one of its own;
+* links go to the page that a file has become, and have its title where their text is the name of the file; a file that is no
+  page (source, licences) becomes one of its own;
 * formulas (```math and $`...`$) become MathML, which browsers draw without a script;
 * comments, which hold what the tests of the examples need, are left out.
 
@@ -34,7 +35,8 @@ DATA = {".csv", ".json", ".png", ".svg", ".css"}
 LANGUAGES = {".py": "python", ".rs": "rust", ".toml": "toml"}
 
 FENCE = re.compile(r"^(```+|~~~+)(.*)$")
-LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+CODE = re.compile(r"`[^`]*`")
 FORMULA = re.compile(r"\$`([^`]+)`\$")
 COMMENT = re.compile(r"^<!--.*?-->\n?", re.S | re.M)
 
@@ -83,26 +85,30 @@ class Stage:
                     lines.append(line)
             else:
                 line = FORMULA.sub(lambda m: f'<span class="formula">{convert(m[1])}</span>', line)
-                lines.append(LINK.sub(lambda m: m[1] + self.target(name, m[2]) + m[3], line))
+                if line.startswith("|"):  # a forge needs the backslash in code of a table
+                    line = CODE.sub(lambda m: m[0].replace(r"\|", "|"), line)
+                lines.append(LINK.sub(lambda m: self.link(name, m[1], m[2]), line))
         return "\n".join(lines) + "\n"
 
     def source(self, name: str, text: str) -> str:
         language = LANGUAGES.get(Path(name).suffix, "text")
         return f"---\nhide: [toc]\n---\n\n# {Path(name).name}\n\n`{name}`\n\n````{language}\n{text}````\n"
 
-    def target(self, page: str, link: str) -> str:
-        """Where a link of a page leads on the site."""
+    def link(self, page: str, text: str, link: str) -> str:
+        """A link of a page as it is on the site."""
         if re.match(r"[a-z]+:", link) or link.startswith("#"):
-            return link
+            return f"[{text}]({link})"
         path, _, anchor = link.partition("#")
         name = normpath((Path(page).parent / path).as_posix())
         if not (PROJECT / name).is_file():
             self.errors.append(f"{page}: there is no {link}")
-            return link
+            return text
         if name not in self.pages:
             self.add(name)
+        if text in (path, Path(path).name) and name.endswith(".md"):
+            text = (PROJECT / name).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
         place = relpath(self.pages[name], Path(self.pages[page]).parent)
-        return place + (f"#{anchor}" if anchor else "")
+        return f"[{text}]({place}{'#' if anchor else ''}{anchor})"
 
     def add(self, name: str) -> None:
         """A file that a page links to and that is no page of its own."""
