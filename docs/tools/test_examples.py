@@ -26,7 +26,12 @@ import samples
 
 PROJECT = Path(__file__).resolve().parents[2]
 COMMAND = Path(os.environ.get("WISKI_COMMAND", PROJECT / "target" / "debug" / "wiski")).resolve()
-PAGES = ["README.md", *sorted(p.relative_to(PROJECT).as_posix() for p in (PROJECT / "docs").rglob("*.md"))]
+PAGES = [
+    p.relative_to(PROJECT).as_posix()
+    for pattern in ("README.md", "crates/*/README.md", "bindings/python/README.md", "docs/**/*.md")
+    for p in sorted(PROJECT.glob(pattern))
+    if not p.is_symlink()
+]
 
 BLOCK = re.compile(
     r"^```(?P<language>\w+)\n(?P<code>.*?)^```$"
