@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::model::{NoiseModel, Snapshot};
+use wiski::model::Snapshot;
 use wiski::persist::{self, Columns, Model, Stored};
 use wiski::{Error, Horizon, Interrupt, OnlineRegressor, Prediction};
 
@@ -290,19 +290,17 @@ impl Regressor {
         check_memory("a covariance of all rows", [n, n], 2)?;
         let (mean, covariance) = self.state.long(py, |state| {
             let x = rows.block(0..n);
-            // A grid that grows does so here.
-            for (row, x) in x.chunks_exact(self.input_dim).enumerate() {
-                state.model.predict(x).map_err(|error| offset(error, row))?;
-            }
+            let row_noise = |(row, x)| state.model.predict(x).map_err(|e| offset(e, row)).map(|p| p.noise);
+            let noises = x.chunks_exact(self.input_dim).enumerate().map(row_noise);
+            let noises = noises.collect::<Result<Vec<f64>, _>>()?;
             let h = state.model.coordinates(&x)?;
             let Some(process) = state.model.model() else { return Err(warming_up("a joint prediction")) };
             let (mut mean, mut covariance) = process.joint(&h)?;
             let scale = state.model.target_scale();
             mean.iter_mut().for_each(|m| *m = scale.shift + scale.scale * *m);
             covariance.iter_mut().for_each(|c| *c *= scale.scale * scale.scale);
-            if noise && state.model.settings().noise == NoiseModel::Learned {
-                let own = process.noise() * scale.scale * scale.scale;
-                (0..n).for_each(|i| covariance[i * (n + 1)] += own);
+            if noise {
+                noises.iter().enumerate().for_each(|(i, own)| covariance[i * (n + 1)] += own);
             }
             Ok((mean, covariance))
         })?;

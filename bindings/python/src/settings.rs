@@ -31,6 +31,7 @@ pub(crate) struct Parameters {
     periodic: Vec<(usize, f64)>,
     categorical: Vec<(usize, usize)>,
     known_noise: bool,
+    constant_noise: bool,
     intervals: String,
     level: f64,
     empty_sets: bool,
@@ -45,6 +46,15 @@ fn reject<T>(field: &str, reason: impl Into<String>) -> Result<T> {
 }
 
 impl Parameters {
+    fn noise(&self) -> Result<NoiseModel> {
+        match (self.known_noise, self.constant_noise) {
+            (true, true) => reject("constant_noise", "with known_noise the noise of each row is given"),
+            (true, false) => Ok(NoiseModel::Known),
+            (false, true) => Ok(NoiseModel::Constant),
+            (false, false) => Ok(NoiseModel::Learned),
+        }
+    }
+
     /// What the user said, for rows of so many columns; the library decides the rest.
     pub(crate) fn settings(&self, input_dim: usize) -> Result<Settings> {
         let mut settings = Settings {
@@ -54,7 +64,7 @@ impl Parameters {
             start_values: self.initial.iter().map(start_value).collect(),
             schedule: self.schedule.parse()?,
             inputs: self.bounds.clone().map_or(InputScaling::WarmUp, InputScaling::Bounds),
-            noise: if self.known_noise { NoiseModel::Known } else { NoiseModel::Learned },
+            noise: self.noise()?,
             intervals: Intervals {
                 kind: self.intervals.parse()?,
                 level: self.level,
@@ -181,6 +191,7 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, settings: &Settings) -> PyResult<Bou
     dict.set_item("periodic", if periodic.is_empty() { None } else { Some(periodic) })?;
     dict.set_item("categorical", if categorical.is_empty() { None } else { Some(categorical) })?;
     dict.set_item("known_noise", settings.noise == NoiseModel::Known)?;
+    dict.set_item("constant_noise", settings.noise == NoiseModel::Constant)?;
     dict.set_item("intervals", settings.intervals.kind.to_string())?;
     dict.set_item("level", settings.intervals.level)?;
     dict.set_item("empty_sets", settings.intervals.empty_sets)?;

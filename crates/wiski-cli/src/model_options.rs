@@ -67,6 +67,10 @@ pub(crate) struct ModelOptions {
     #[arg(long)]
     no_tracking: bool,
 
+    /// Take the noise as the same everywhere. By default it varies with the inputs where that predicts better
+    #[arg(long)]
+    constant_noise: bool,
+
     /// Keep so many rows in memory to start from: a number, or a share of all rows below 1 [default: by the
     /// number of inputs]
     #[arg(long, value_name = "ROWS", allow_negative_numbers = true)]
@@ -213,7 +217,12 @@ impl ModelOptions {
             columns: inputs.kinds(),
             schedule: self.schedule()?,
             inputs: self.bounds(width)?,
-            noise: if known_noise { NoiseModel::Known } else { NoiseModel::Learned },
+            noise: match (known_noise, self.constant_noise) {
+                (true, true) => bail!("--constant-noise: the noise of each row is given by --noise-col"),
+                (true, false) => NoiseModel::Known,
+                (false, true) => NoiseModel::Constant,
+                (false, false) => NoiseModel::Learned,
+            },
             warm_up: self.warm_up(total)?,
             off_grid: match self.off_grid {
                 OffGridOption::Error => OffGrid::Error,
@@ -280,6 +289,7 @@ impl ModelOptions {
                 .any(|l| !l.is_empty())
             || self.pretrain.is_some()
             || self.no_tracking
+            || self.constant_noise
     }
 
     /// Grid points per axis; empty if the model is to choose.

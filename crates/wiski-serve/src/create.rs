@@ -89,6 +89,7 @@ pub struct Chosen {
     bounds: Option<Vec<(f64, f64)>>,
     half_life: Option<f64>,
     tracking: Option<bool>,
+    constant_noise: Option<bool>,
     warm_up: Option<usize>,
     memory: Option<usize>,
     max_grid: Option<usize>,
@@ -225,6 +226,13 @@ impl Description {
         if let Some(span) = chosen.half_life {
             let timed = self.time.is_some();
             settings.half_life = Some(if timed { HalfLife::Time(span) } else { HalfLife::Rows(span) });
+        }
+        if chosen.constant_noise == Some(true) {
+            if settings.noise == NoiseModel::Known {
+                let reason = "the noise of each row is given".into();
+                return Err(wiski::Error::Config { field: "constant_noise".into(), reason });
+            }
+            settings.noise = NoiseModel::Constant;
         }
         settings.tracking = chosen.tracking.unwrap_or(settings.tracking);
         settings.intervals.level = chosen.level.unwrap_or(settings.intervals.level);

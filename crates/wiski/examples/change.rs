@@ -2,23 +2,26 @@
 //!
 //! `cargo run --release -p wiski --example change -- [--sets a,b] [--rows N] [--data DIR]`
 //!
-//! Each stream is gone through once in its own order, every row predicted before it is learned, with every default and with
-//! `tracking: false`. RMSE and NLL are in deviations of the target over the whole stream; *Gaussian* is the NLL if residuals
-//! are taken for Gaussian, *NLL* what the model says itself. `still`, `shift`, `slow`, `students` and `outliers` are
-//! synthetic, with four inputs: noise of a fifth and nothing else; the function changes its sign and level half-way; its
-//! level and one effect wander; noise of Student's t with two degrees of freedom; one target in a hundred is 10⁶ off.
+//! Each stream is gone through once in its own order, every row predicted before it is learned: without tracking and with
+//! constant noise, with tracking, and with every default. RMSE and NLL are in deviations of the target over the whole stream;
+//! *Gaussian* is the NLL if residuals are taken for Gaussian, *NLL* what the model says itself. Some are synthetic, with four
+//! inputs: `still` has noise of a fifth and nothing else; in `shift` the function changes its sign and level half-way; in
+//! `slow` its level and one effect wander; `students` has noise of Student's t with two degrees of freedom; in `outliers` one
+//! target in a hundred is 10⁶ off; `counts` are Poisson; in `fanned` the noise grows by e³ along an input.
 
 use std::io::Read;
 use std::time::Instant;
 
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
-use rand_distr::{StandardNormal, StudentT};
+use rand_distr::{Poisson, StandardNormal, StudentT};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::feature::Column;
+use wiski::model::NoiseModel;
 use wiski::{OnlineRegressor, Settings};
 
-const SETS: &str = "still,shift,slow,students,outliers,powerplant,elevators,vic_elec,nyc_taxi,nyc_taxi_lags";
+const SETS: &str = "still,shift,slow,students,outliers,counts,fanned,malaria_kenya,concrete,wine_quality,skillcraft,\
+                    powerplant,elevators,vic_elec,nyc_taxi,nyc_taxi_lags";
 
 /// Half-hours of a day, and of a week.
 const DAY: usize = 48;
@@ -48,9 +51,11 @@ fn main() {
     let folder =
         option("--data").or_else(|| std::env::var("WISKI_DATA").ok()).unwrap_or_else(|| "data".into());
     let most = option("--rows").map_or(usize::MAX, |rows| rows.parse().expect("a number of rows"));
-    println!("                       |       the model alone         |               tracking");
     println!(
-        "stream           rows  |  RMSE  Gaussian    NLL  µs/row |  RMSE  Gaussian    NLL  µs/row  change"
+        "                       |       the model alone         |           tracking            |   every default"
+    );
+    println!(
+        "stream           rows  |  RMSE  Gaussian    NLL  µs/row |  RMSE  Gaussian    NLL  µs/row |  RMSE  Gaussian    NLL  µs/row  change"
     );
     for name in option("--sets").unwrap_or_else(|| SETS.into()).split(',') {
         let mut stream = match open(&folder, name) {
@@ -62,23 +67,22 @@ fn main() {
         };
         stream.rows.truncate(most);
         stream.y.truncate(most);
-        let [alone, tracking] = [false, true].map(|tracking| figures(&stream, tracking));
-        let show = |[rmse, gaussian, nll, micros, _]: [f64; 5]| {
-            format!("{rmse:.4}  {gaussian:>8.3} {nll:>6.3} {micros:>7.0}")
-        };
-        println!(
-            "{name:<15} {:>6} | {} | {}   {:>4.2}",
-            stream.y.len(),
-            show(alone),
-            show(tracking),
-            tracking[4]
-        );
+        let kinds =
+            [(false, NoiseModel::Constant), (true, NoiseModel::Constant), (true, NoiseModel::Learned)];
+        print!("{name:<15} {:>6}", stream.y.len());
+        for (tracking, noise) in kinds {
+            let [rmse, gaussian, nll, micros, change] = figures(&stream, tracking, noise);
+            print!(" | {rmse:.4}  {gaussian:>8.3} {nll:>6.3} {micros:>7.0}");
+            if noise == NoiseModel::Learned {
+                println!("   {change:>4.2}");
+            }
+        }
     }
 }
 
 /// RMSE, NLL of Gaussians, NLL, microseconds a row, and the weight of corrections at the end.
-fn figures(stream: &Stream, tracking: bool) -> [f64; 5] {
-    let settings = Settings { tracking, columns: stream.columns.clone(), ..Settings::default() };
+fn figures(stream: &Stream, tracking: bool, noise: NoiseModel) -> [f64; 5] {
+    let settings = Settings { tracking, noise, columns: stream.columns.clone(), ..Settings::default() };
     let mut model = OnlineRegressor::new(stream.rows[0].len(), settings).expect("settings");
     let right: Vec<f64> =
         stream.y.iter().zip(&stream.wrong).filter(|(_, wrong)| !**wrong).map(|(y, _)| *y).collect();
@@ -105,7 +109,7 @@ fn figures(stream: &Stream, tracking: bool) -> [f64; 5] {
 
 fn open(folder: &str, name: &str) -> Result<Stream, String> {
     match name {
-        "still" | "shift" | "slow" | "students" | "outliers" => Ok(synthetic(name)),
+        "still" | "shift" | "slow" | "students" | "outliers" | "counts" | "fanned" => Ok(synthetic(name)),
         "vic_elec" => {
             let (x, y) = table(folder, name)?;
             let row = |i: usize| vec![x[i][0] % 24.0, (x[i][0] / 24.0) % 7.0, x[i][1], x[i][2], y[i - DAY]];
@@ -160,7 +164,13 @@ fn synthetic(name: &str) -> Stream {
         let normal: f64 = rng.sample(StandardNormal);
         let noise = if name == "students" { rng.sample(students) } else { normal };
         let wrong = name == "outliers" && i % 100 == 99;
-        stream.push(x, if wrong { 1e6 * normal } else { f + 0.2 * noise });
+        let y = match name {
+            _ if wrong => 1e6 * normal,
+            "counts" => rng.sample(Poisson::new((1.0 + f).exp()).expect("a positive mean")),
+            "fanned" => f + 0.05 * (1.5 * (x[0] + 1.0)).exp() * normal,
+            _ => f + 0.2 * noise,
+        };
+        stream.push(x, y);
         stream.wrong[i] = wrong;
     }
     stream

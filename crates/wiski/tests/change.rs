@@ -3,7 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::model::Remark;
+use wiski::model::{NoiseModel, Remark};
 use wiski::persist;
 use wiski::{Classes, OnlineClassifier, OnlineRegressor, Settings};
 
@@ -18,7 +18,8 @@ fn rows(count: usize, seed: u64) -> Vec<([f64; 3], f64)> {
 }
 
 fn additive(tracking: bool) -> Settings {
-    Settings { features: "additive".parse().unwrap(), memory: 600, tracking, ..Settings::default() }
+    let (features, noise) = ("additive".parse().unwrap(), NoiseModel::Constant);
+    Settings { features, memory: 600, tracking, noise, ..Settings::default() }
 }
 
 fn before(x: &[f64; 3]) -> f64 {

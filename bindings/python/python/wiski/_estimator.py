@@ -122,6 +122,7 @@ class OnlineGP(BaseEstimator):
             "periodic": [(_place(k, columns, "periodic"), v) for k, v in (self.periodic or {}).items()],
             "categorical": [(_place(k, columns, "categorical"), v) for k, v in self._categorical().items()],
             "known_noise": getattr(self, "known_noise", False),
+            "constant_noise": getattr(self, "constant_noise", False),
             "intervals": self.intervals,
             "level": float(self.level),
             "empty_sets": getattr(self, "empty_sets", False),

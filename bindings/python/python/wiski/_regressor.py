@@ -23,6 +23,8 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
     Parameters
     ----------
     {PARAMETERS}
+    constant_noise : bool, default=False
+        Whether the noise is taken as the same everywhere. By default it varies with the inputs where that predicts better.
     known_noise : bool, default=False
         Whether every row comes with its own noise variance (``noise=`` of ``fit`` and ``partial_fit``).
 
@@ -72,6 +74,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         periodic: Any = None,
         categorical: Any = None,
         known_noise: bool = False,
+        constant_noise: bool = False,
         off_grid: str = "extend",
         max_grid_points: int = 16384,
         engine: str = "auto",
@@ -97,6 +100,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         self.periodic = periodic
         self.categorical = categorical
         self.known_noise = known_noise
+        self.constant_noise = constant_noise
         self.off_grid = off_grid
         self.max_grid_points = max_grid_points
         self.engine = engine

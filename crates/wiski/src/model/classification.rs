@@ -14,6 +14,7 @@ use super::memory::Memory;
 use super::schedule::thorough;
 use super::settings::{Features, NoiseModel, Schedule, Settings};
 use super::sharpness::Sharpness;
+use super::spread::Spread;
 use super::start;
 use super::targets::TargetScale;
 use super::task::Task;
@@ -293,6 +294,7 @@ impl Task for Classification {
         &self,
         learner: &Learner,
         corrections: Option<Corrections>,
+        _: Option<Spread>,
         settings: &Settings,
     ) -> Result<ClassSnapshot> {
         let predictors = learner.processes().iter().map(|p| p.model.predictor());

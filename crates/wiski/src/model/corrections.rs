@@ -28,15 +28,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::filter::{Basis, Coefficients};
 use super::learner::RowTargets;
 use super::stacking::{check_weights, first_weights, move_weights};
 use crate::error::{Error, Result, length};
-use crate::kernel::Family;
 use crate::likelihood::Softmax;
-use crate::points::Points;
 use crate::posterior::Prediction;
 use crate::saved::{Restore, restored_after_reading};
-use crate::simd::{add_scaled, dot};
 
 /// After so many rows what a correction has learned has faded to 1/e.
 const SPANS: [f64; 3] = [10.0, 100.0, 1000.0];
@@ -54,118 +52,10 @@ const STRIDE: f64 = 4.0;
 const CLIP: f64 = 5.0;
 /// How sure the model may be of itself, as a share of the targets' variance: what is smaller is not worth a correction.
 const LEAST_VARIANCE: f64 = 4e-4;
+/// The length-scale of the inducing points, in deviations. Wide: a correction is smooth.
+const WIDTH: f64 = 1.5;
 /// The spread q follows residuals over at least so many rows.
 const SPREAD_ROWS: f64 = 200.0;
-/// The most inducing points, and the most coordinates that have a feature each.
-const MOST_POINTS: usize = 32;
-const MOST_COORDINATES: usize = 32;
-/// The rows among which inducing points are sought.
-const CANDIDATES: usize = 1024;
-
-/// φ: what corrections are linear in.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Basis {
-    /// The first of the coordinates that are read; all after it are.
-    first: usize,
-    points: Points,
-}
-
-impl Basis {
-    /// Over the coordinates of rows given one after the other, from `first` on.
-    fn new(h: &[f64], dim: usize, first: usize) -> Result<Self> {
-        let used = dim - first;
-        let count = h.len() / dim;
-        let stride = count.div_ceil(CANDIDATES).max(1);
-        let rows: Vec<&[f64]> = h.chunks_exact(dim).step_by(stride).map(|row| &row[first..]).collect();
-        let length_of = |k: usize| {
-            let mean = rows.iter().map(|row| row[k]).sum::<f64>() / rows.len() as f64;
-            let variance = rows.iter().map(|row| (row[k] - mean).powi(2)).sum::<f64>() / rows.len() as f64;
-            // Wide: a correction is smooth.
-            let std = if variance > 0.0 { variance.sqrt() } else { 1.0 };
-            1.5 * (used as f64).sqrt() * std
-        };
-        let lengths: Vec<f64> = (0..used).map(length_of).collect();
-        let centers = farthest_first(&rows, &lengths, MOST_POINTS);
-        Ok(Self { first, points: Points::new(Family::Rbf, &centers, &lengths)? })
-    }
-
-    /// The coordinates that have a feature each: none of very many.
-    fn coordinates(&self) -> usize {
-        if self.points.dim() <= MOST_COORDINATES { self.points.dim() } else { 0 }
-    }
-
-    fn len(&self) -> usize {
-        2 + self.coordinates() + self.points.len()
-    }
-
-    /// φ at coordinates where the model says `mean`. The four kinds of features have a quarter of the variance each.
-    fn features(&self, h: &[f64], mean: f64, phi: &mut [f64]) {
-        let (read, linear) = (&h[self.first..], self.coordinates());
-        let (plain, of_points) = phi.split_at_mut(2 + linear);
-        (plain[0], plain[1]) = (1.0, mean.clamp(-3.0, 3.0));
-        let scale = (linear.max(1) as f64).sqrt().recip();
-        plain[2..].iter_mut().zip(read).for_each(|(phi, h)| *phi = scale * h.clamp(-3.0, 3.0));
-        self.points.weigh(read, of_points);
-        phi.iter_mut().for_each(|phi| *phi *= 0.5);
-    }
-}
-
-/// Rows far from each other, one after the other (Gonzalez 1985), from the first one on.
-fn farthest_first(rows: &[&[f64]], lengths: &[f64], most: usize) -> Vec<f64> {
-    let distance = |a: &[f64], b: &[f64]| -> f64 {
-        a.iter().zip(b).zip(lengths).map(|((a, b), l)| ((a - b) / l).powi(2)).sum()
-    };
-    let mut nearest = vec![f64::INFINITY; rows.len()];
-    let (mut chosen, mut next) = (Vec::new(), 0);
-    while chosen.len() < most * lengths.len() && nearest[next] > 0.0 {
-        chosen.extend_from_slice(rows[next]);
-        let newest = rows[next];
-        nearest.iter_mut().zip(rows).for_each(|(near, row)| *near = near.min(distance(row, newest)));
-        let farther = |best: usize, i: usize| if nearest[i] > nearest[best] { i } else { best };
-        next = (0..rows.len()).fold(0, farther);
-    }
-    chosen
-}
-
-/// The coefficients u of one correction to one process.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Coefficients {
-    #[serde(with = "crate::saved::floats")]
-    mean: Vec<f64>,
-    /// P, r rows of r numbers.
-    #[serde(with = "crate::saved::floats")]
-    covariance: Vec<f64>,
-}
-
-impl Coefficients {
-    fn prior(size: usize, scale: f64) -> Self {
-        let mut covariance = vec![0.0; size * size];
-        covariance.iter_mut().step_by(size + 1).for_each(|v| *v = scale);
-        Self { mean: vec![0.0; size], covariance }
-    }
-
-    /// The mean and variance of g at φ after `a` and `grown` = s(1 − a²); leaves P⁻φ in `gain`.
-    fn at(&self, phi: &[f64], a: f64, grown: f64, gain: &mut [f64]) -> (f64, f64) {
-        let rows = self.covariance.chunks_exact(phi.len());
-        for ((gain, row), &own) in gain.iter_mut().zip(rows).zip(phi) {
-            *gain = a * a * dot(row, phi) + grown * own;
-        }
-        (a * dot(&self.mean, phi), dot(gain, phi).max(0.0))
-    }
-
-    /// Takes in a residual that g is `step`·(c + noise) short of, given P⁻φ and c + noise.
-    fn update(&mut self, a: f64, grown: f64, gain: &[f64], total: f64, step: f64) {
-        for (u, g) in self.mean.iter_mut().zip(gain) {
-            *u = a * *u + step * g;
-        }
-        let size = gain.len();
-        for (i, row) in self.covariance.chunks_exact_mut(size).enumerate() {
-            row.iter_mut().for_each(|v| *v *= a * a);
-            add_scaled(row, -gain[i] / total, gain);
-            row[i] += grown;
-        }
-    }
-}
 
 /// One correction: a span ℓ and a scale s.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -235,10 +125,7 @@ impl Restore for Corrections {
         for correction in &self.all {
             is_sound &= correction.span > 0.0 && correction.scale > 0.0 && correction.spread > 0.0;
             for own in &correction.each {
-                length("coefficients of a correction", size, own.mean.len())?;
-                length("covariances of a correction", size * size, own.covariance.len())?;
-                is_sound &= own.mean.iter().chain(&own.covariance).all(|v| v.is_finite());
-                is_sound &= own.covariance.iter().step_by(size + 1).all(|&v| v >= 0.0);
+                is_sound &= own.are_sound(size)?;
             }
         }
         if is_sound {
@@ -252,7 +139,7 @@ impl Corrections {
     /// For so many processes, whose targets have the given variance, over the coordinates of rows given one after the other;
     /// those before `first` are left out.
     pub(crate) fn new(h: &[f64], dim: usize, first: usize, processes: usize, variance: f64) -> Result<Self> {
-        let basis = Basis::new(h, dim, first)?;
+        let basis = Basis::new(h, dim, first, WIDTH)?;
         let size = basis.len();
         let pairs = SPANS.iter().flat_map(|&span| SCALES.iter().map(move |&scale| (span, scale * variance)));
         let all: Vec<Correction> = pairs
@@ -269,7 +156,7 @@ impl Corrections {
 
     /// Rejects corrections to other processes than those of a model, over other coordinates.
     pub(crate) fn check_fits(&self, dim: usize, processes: usize) -> Result<()> {
-        length("coordinates of corrections", dim, self.basis.first + self.basis.points.dim())?;
+        length("coordinates of corrections", dim, self.basis.dim())?;
         self.all.iter().try_for_each(|own| length("corrected processes", processes, own.each.len()))
     }
 
@@ -451,6 +338,7 @@ mod tests {
     use super::*;
     use crate::dense;
     use crate::likelihood::Target;
+    use crate::simd::dot;
 
     /// A number in [0, 1) that looks random.
     fn random(i: usize) -> f64 {
@@ -473,7 +361,7 @@ mod tests {
     #[test]
     fn the_filter_is_a_process_of_row_and_time() {
         let h = rows(60);
-        let basis = Basis::new(&h, 2, 0).unwrap();
+        let basis = Basis::new(&h, 2, 0, WIDTH).unwrap();
         let (size, span, scale) = (basis.len(), 13.0, 0.7);
         let correction = Correction { span, scale, spread: 1.0, each: Vec::new() };
         let mut own = Coefficients::prior(size, scale);

@@ -20,6 +20,7 @@ use super::reader::{Published, Reader};
 use super::remarks::{Remark, coarse_axes};
 use super::schedule::Fading;
 use super::settings::Settings;
+use super::spread::Spread;
 use super::start;
 use super::stuck::Runs;
 use super::successor::Successor;
@@ -57,6 +58,9 @@ pub(crate) struct Online<T: Task> {
     /// What the last rows say beyond the model, where that is wanted.
     #[serde(default)]
     pub(super) corrections: Option<Box<Corrections>>,
+    /// How the noise of numbers varies with the inputs, unless it is known or constant.
+    #[serde(default)]
+    pub(super) spread: Option<Box<Spread>>,
     /// What the processes predicted for the last row before they learned it; nothing in the warm-up.
     #[serde(skip)]
     said: Vec<Prediction>,
@@ -84,6 +88,7 @@ impl<T: Task> Clone for Online<T> {
             ignored: self.ignored,
             runs: self.runs.clone(),
             corrections: self.corrections.clone(),
+            spread: self.spread.clone(),
             said: self.said.clone(),
             failure: self.failure.clone(),
             successor: None,
@@ -119,6 +124,7 @@ impl<T: Task> Online<T> {
             ignored: 0,
             runs: Runs::default(),
             corrections: None,
+            spread: None,
             said,
             failure: None,
             successor: None,
@@ -145,8 +151,9 @@ impl<T: Task> Online<T> {
         self.runs.check(self.input_dim)?;
         let Some(learner) = &self.learner else { return Ok(()) };
         length("columns", self.input_dim, learner.encoder().input_dim())?;
-        let Some(corrections) = &self.corrections else { return Ok(()) };
-        corrections.check_fits(learner.encoder().map().output_dim(), learner.processes().len())
+        let (dim, processes) = (learner.encoder().map().output_dim(), learner.processes().len());
+        self.corrections.iter().try_for_each(|corrections| corrections.check_fits(dim, processes))?;
+        self.spread.iter().try_for_each(|spread| spread.check_fits(dim))
     }
 
     /// What exists after the warm-up.
@@ -257,8 +264,10 @@ impl<T: Task> Online<T> {
         let discount = learner.discount();
         let is_out = row.class.is_none() && self.said[0].discount(row.each[0].value, REACH) > 1.0;
         // An outlier is no change.
-        if let (Some(corrections), Outcome::Learned, 1.0) = (&mut self.corrections, outcome, discount) {
-            corrections.step(learner.encoder().coordinates(), &row, &mut self.said);
+        if outcome == Outcome::Learned && discount == 1.0 {
+            let h = learner.encoder().coordinates();
+            self.corrections.iter_mut().for_each(|own| own.step(h, &row, &mut self.said));
+            self.spread.iter_mut().for_each(|own| own.step(h, row.each[0].value, &mut self.said[0]));
         }
         let is_off = outcome == Outcome::OffGrid;
         self.ignored += u64::from(is_off);
@@ -365,6 +374,15 @@ impl<T: Task> Online<T> {
         learner.encoder().with_coordinates(x, |h| corrections.correct(h, said))
     }
 
+    /// Gives a prediction of a number at a row the noise that there is.
+    pub(crate) fn spread(&self, x: &[f64], said: &mut Prediction) -> Result<()> {
+        let (Some(spread), Some(learner)) = (&self.spread, &self.learner) else { return Ok(()) };
+        if spread.rests() {
+            return Ok(());
+        }
+        learner.encoder().with_coordinates(x, |h| spread.apply(h, said))
+    }
+
     /// How far the stream has moved away from what the model learned of all rows; `None` where that is not tracked.
     pub(crate) fn change(&self) -> Option<Change> {
         self.corrections.as_ref().map(|corrections| corrections.change())
@@ -400,6 +418,7 @@ impl<T: Task> Online<T> {
         let (settings, task) = (self.settings.clone(), self.task.cleared());
         let mut shard = Self::from_parts(settings, self.input_dim, task, Memory::default(), Some(learner));
         shard.corrections = self.corrections.as_ref().map(|corrections| Box::new(corrections.cleared()));
+        shard.spread = self.spread.as_ref().map(|spread| Box::new(spread.cleared()));
         Ok(shard)
     }
 
@@ -475,7 +494,8 @@ impl<T: Task> Online<T> {
     pub(crate) fn snapshot(&self) -> Option<Arc<T::Snapshot>> {
         let learner = self.learner.as_deref()?;
         let corrections = self.corrections.as_deref().filter(|corrections| !corrections.rests()).cloned();
-        self.task.snapshot(learner, corrections, &self.settings).ok().map(Arc::new)
+        let spread = self.spread.as_deref().filter(|spread| !spread.rests()).cloned();
+        self.task.snapshot(learner, corrections, spread, &self.settings).ok().map(Arc::new)
     }
 
     pub(crate) fn reader(&self) -> Reader<T::Snapshot> {
@@ -562,9 +582,10 @@ mod tests {
             &self,
             learner: &Learner,
             corrections: Option<Corrections>,
+            spread: Option<Spread>,
             settings: &Settings,
         ) -> Result<Self::Snapshot> {
-            self.0.snapshot(learner, corrections, settings)
+            self.0.snapshot(learner, corrections, spread, settings)
         }
 
         fn cleared(&self) -> Self {

@@ -22,6 +22,7 @@ use super::remarks::Remark;
 use super::schedule::{Fading, thorough};
 use super::settings::{Features, InputScaling, NoiseModel, Settings, TargetScaling, Upkeep};
 use super::snapshots::{RowSurface, SampledFunction, Snapshot};
+use super::spread::Spread;
 use super::start;
 use super::tails::Tails;
 use super::targets::{TargetMoments, TargetScale};
@@ -157,7 +158,7 @@ impl Task for Regression {
 
     fn check_noise(&self, noise: f64, settings: &Settings) -> Result<()> {
         let least = LEAST_NOISE * self.moments.std().powi(2);
-        if settings.noise == NoiseModel::Learned || self.moments.weight < 2.0 || noise >= least {
+        if settings.noise != NoiseModel::Known || self.moments.weight < 2.0 || noise >= least {
             return Ok(());
         }
         let reason = format!(
@@ -245,6 +246,7 @@ impl Task for Regression {
         &self,
         learner: &Learner,
         corrections: Option<Corrections>,
+        spread: Option<Spread>,
         settings: &Settings,
     ) -> Result<Snapshot> {
         let known_noise = settings.noise == NoiseModel::Known;
@@ -256,7 +258,17 @@ impl Task for Regression {
         };
         let intervals = [quantiles(Horizon::Next), quantiles(Horizon::Ahead)];
         let (scale, off_grid) = (self.scale, settings.off_grid);
-        Ok(Snapshot { encoder, predictor, variances, corrections, scale, known_noise, off_grid, intervals })
+        Ok(Snapshot {
+            encoder,
+            predictor,
+            variances,
+            corrections,
+            spread,
+            scale,
+            known_noise,
+            off_grid,
+            intervals,
+        })
     }
 
     fn cleared(&self) -> Self {
@@ -495,6 +507,7 @@ impl OnlineRegressor {
         let Some(learner) = &self.online.learner else { return self.before_warm_up() };
         let mut p = learner.predict_first(x)?;
         self.online.correct(x, std::slice::from_mut(&mut p))?;
+        self.online.spread(x, &mut p)?;
         Ok(self.in_user_units(p))
     }
 
@@ -503,7 +516,9 @@ impl OnlineRegressor {
     pub fn predict_ahead(&self, x: &[f64]) -> Result<Prediction> {
         length("x", self.input_dim(), x.len())?;
         let Some(learner) = &self.online.learner else { return self.before_warm_up() };
-        Ok(self.in_user_units(learner.predict_first(x)?))
+        let mut p = learner.predict_first(x)?;
+        self.online.spread(x, &mut p)?;
+        Ok(self.in_user_units(p))
     }
 
     fn in_user_units(&self, p: Prediction) -> Prediction {

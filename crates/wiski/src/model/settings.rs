@@ -89,8 +89,10 @@ pub enum TargetScaling {
 /// What is known about the noise of observations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NoiseModel {
-    /// One variance for all, learned.
+    /// Learned: one variance for all, or one that varies with the inputs where that predicts better.
     Learned,
+    /// Learned, one variance for all.
+    Constant,
     /// Each observation comes with its own variance, in the units of the target squared.
     Known,
 }
@@ -303,6 +305,7 @@ impl Settings {
             training: WarmUpTraining { epochs: 200, rate, feature_rate: rate / 10.0, end_rate: 1e-4 },
             feature_rate: rate / 100.0,
             tracking: false,
+            noise: NoiseModel::Constant,
             ..Self::default()
         }
     }

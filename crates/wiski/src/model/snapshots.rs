@@ -5,6 +5,7 @@ use super::OffGrid;
 use super::beyond;
 use super::corrections::Corrections;
 use super::encoder::FixedEncoder;
+use super::spread::Spread;
 use super::targets::TargetScale;
 use crate::conformal::{Horizon, Interval, Quantiles};
 use crate::error::{Result, length};
@@ -19,6 +20,8 @@ pub struct Snapshot {
     pub(super) variances: Vec<f64>,
     /// What the last rows said beyond the model, unless that was next to nothing.
     pub(super) corrections: Option<Corrections>,
+    /// How the noise varies with the inputs, if it does.
+    pub(super) spread: Option<Spread>,
     pub(super) scale: TargetScale,
     pub(super) known_noise: bool,
     pub(super) off_grid: OffGrid,
@@ -48,6 +51,7 @@ impl Snapshot {
         if let (Some(corrections), true) = (&self.corrections, is_next) {
             corrections.correct(&h, std::slice::from_mut(&mut p));
         }
+        self.spread.iter().for_each(|spread| spread.apply(&h, &mut p));
         let mut p = self.scale.undo(p);
         if self.known_noise {
             p.noise = 0.0;

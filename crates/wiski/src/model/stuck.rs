@@ -94,4 +94,17 @@ mod tests {
         runs.observe(&[0.5, 1.0, 1.0], 8.0);
         assert_eq!(runs.stuck().count(), 0);
     }
+
+    #[test]
+    fn a_short_rest_does_not_make_a_long_one_before_it_unheard_of() {
+        let mut runs = Runs::default();
+        let mut rest = |value: f64, rows: u64| {
+            (0..rows).for_each(|i| runs.observe(&[value], i as f64));
+            runs.stuck().count()
+        };
+        (0..200).for_each(|i| assert_eq!(rest(f64::from(i), 1), 0));
+        // Forty rows at one value, then some at another for three: sixty are not five times forty, but two hundred are.
+        assert_eq!([rest(-1.0, 40), rest(-2.0, 3), rest(-3.0, 60), rest(-4.0, 1)], [0; 4]);
+        assert_eq!((rest(-5.0, 299), rest(-5.0, 1)), (0, 1), "five times sixty");
+    }
 }

@@ -13,7 +13,8 @@ use std::thread::JoinHandle;
 use super::corrections::Corrections;
 use super::learner::Learner;
 use super::memory::Memory;
-use super::settings::Settings;
+use super::settings::{NoiseModel, Settings};
+use super::spread::Spread;
 use super::task::Task;
 use super::{Outcome, start};
 use crate::error::{Error, Result};
@@ -44,6 +45,7 @@ pub(super) struct Prepared<T> {
     pub(super) task: T,
     pub(super) learner: Box<Learner>,
     pub(super) corrections: Option<Box<Corrections>>,
+    pub(super) spread: Option<Box<Spread>>,
     /// By how much the unit of the targets has grown.
     pub(super) growth: f64,
     /// For a search.
@@ -69,13 +71,9 @@ impl<T: Task> Prepared<T> {
         let learner = task.start(memory, &brief, input_dim)?;
         // A candidate that was interrupted looks like one that failed, so what the others led to does not count.
         interrupt::check()?;
-        let corrections = if settings.tracking {
-            Some(Box::new(corrections(&mut task, memory, &learner, input_dim)?))
-        } else {
-            None
-        };
+        let (corrections, spread) = beside(&mut task, memory, &learner, settings, input_dim)?;
         let search = Some(Searched { rows: memory.len(), rising, is_brief, is_last });
-        Ok(Self { task, learner: Box::new(learner), corrections, growth: 1.0, search })
+        Ok(Self { task, learner: Box::new(learner), corrections, spread, growth: 1.0, search })
     }
 
     /// Hyperparameters from everything learned.
@@ -88,26 +86,36 @@ impl<T: Task> Prepared<T> {
         let growth = task.rescale(&mut learner, settings)?;
         learner.refit(optimizer)?;
         interrupt::check()?;
-        Ok(Self { task, learner, corrections: None, growth, search: None })
+        Ok(Self { task, learner, corrections: None, spread: None, growth, search: None })
     }
 }
 
-/// Corrections to what was found on the rows in memory, over what its inducing points read, or all coordinates. The last
-/// rows in memory are gone through again, each predicted as if it had not been learned.
-fn corrections<T: Task>(
+/// What is learned beside a model, where that is wanted: corrections, and how noise varies.
+type Beside = (Option<Box<Corrections>>, Option<Box<Spread>>);
+
+/// What is learned beside the model that was found on the rows in memory, over what its inducing points read, or all
+/// coordinates. Rows in memory are gone through again, each predicted as if it had not been learned: all of them for their
+/// noise, and the last for corrections.
+fn beside<T: Task>(
     task: &mut T,
     memory: &Memory,
     learner: &Learner,
+    settings: &Settings,
     input_dim: usize,
-) -> Result<Corrections> {
+) -> Result<Beside> {
     let rows = &memory.rows;
     let (h, dim) = (learner.encoder().encode_all(&rows.x)?, learner.encoder().map().output_dim());
     let first = learner.first().stats().lattice().points().map_or(0, |points| dim - points.dim());
     let (processes, variance) = (learner.processes().len(), task.target_variance());
-    let mut corrections = Corrections::new(&h, dim, first, processes, variance)?;
+    let has_spread = T::IS_NUMBER && settings.noise == NoiseModel::Learned;
+    let mut spread = has_spread.then(|| Spread::new(&h, dim, first)).transpose()?;
+    let corrections = || Corrections::new(&h, dim, first, processes, variance);
+    let mut corrections = settings.tracking.then(corrections).transpose()?;
     // On a large grid a prediction takes too long.
-    let again = if learner.first().follows_in_steps() { 0 } else { REPLAYED };
-    for i in rows.len().saturating_sub(again)..rows.len() {
+    let last =
+        if learner.first().follows_in_steps() { rows.len() } else { rows.len().saturating_sub(REPLAYED) };
+    let begin = if spread.is_none() || learner.first().follows_in_steps() { last } else { 0 };
+    for i in begin..rows.len() {
         let x = &rows.x[i * input_dim..(i + 1) * input_dim];
         if task.discount(x, rows.y[i]) > 1.0 {
             // An outlier is no change.
@@ -117,10 +125,12 @@ fn corrections<T: Task>(
         if learner.encoder().scaling().reaches(x)
             && let Ok(mut said) = learner.predict_without(x, row.each)
         {
-            corrections.step(&h[i * dim..(i + 1) * dim], &row, &mut said);
+            let h = &h[i * dim..(i + 1) * dim];
+            corrections.iter_mut().filter(|_| i >= last).for_each(|own| own.step(h, &row, &mut said));
+            spread.iter_mut().for_each(|own| own.step(h, row.each[0].value, &mut said[0]));
         }
     }
-    Ok(corrections)
+    Ok((corrections.map(Box::new), spread.map(Box::new)))
 }
 
 /// A row that a successor has still to learn.
@@ -202,13 +212,14 @@ impl<T: Task> Successor<T> {
         let Stage::CatchingUp(prepared) = &mut self.stage else { return Ok(None) };
         let count = if all { self.waiting.len() } else { CAUGHT_UP };
         for row in self.waiting.drain(..count.min(self.waiting.len())) {
-            let Prepared { task, learner, corrections, .. } = &mut **prepared;
+            let Prepared { task, learner, corrections, spread, .. } = &mut **prepared;
             let targets = task.row(row.y, row.noise);
             match learner.learn(&row.x, &targets, row.time, settings) {
                 Ok(Outcome::Learned) => {
-                    let mut said = learner.predictions().to_vec();
-                    if let (Some(corrections), 1.0) = (corrections, learner.discount()) {
-                        corrections.step(learner.encoder().coordinates(), &targets, &mut said);
+                    let (mut said, h) = (learner.predictions().to_vec(), learner.encoder().coordinates());
+                    if learner.discount() == 1.0 {
+                        corrections.iter_mut().for_each(|own| own.step(h, &targets, &mut said));
+                        spread.iter_mut().for_each(|own| own.step(h, targets.each[0].value, &mut said[0]));
                     }
                 }
                 // The learner that there is has taken it in.

@@ -7,6 +7,7 @@ use super::corrections::Corrections;
 use super::learner::{Learner, RowTargets};
 use super::memory::Memory;
 use super::settings::Settings;
+use super::spread::Spread;
 use crate::error::Result;
 
 /// What the targets of rows mean.
@@ -69,6 +70,7 @@ pub(crate) trait Task: Clone + Serialize + DeserializeOwned + Send + 'static {
         &self,
         learner: &Learner,
         corrections: Option<Corrections>,
+        spread: Option<Spread>,
         settings: &Settings,
     ) -> Result<Self::Snapshot>;
 

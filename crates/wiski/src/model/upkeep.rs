@@ -59,8 +59,8 @@ impl<T: Task> Online<T> {
         if let Some(search) = prepared.search {
             let refits = self.learner.as_ref().map_or(0, |before| before.refits() + 1);
             self.learner = Some(Box::new(prepared.learner.after_refits(refits)));
-            (self.corrections, self.rising, self.is_brief) =
-                (prepared.corrections, search.rising, search.is_brief);
+            (self.corrections, self.spread) = (prepared.corrections, prepared.spread);
+            (self.rising, self.is_brief) = (search.rising, search.is_brief);
         } else {
             self.learner = Some(prepared.learner);
             self.corrections.iter_mut().for_each(|corrections| corrections.rescale(prepared.growth));

@@ -740,3 +740,25 @@ impl Posterior {
         self.sample(&xi)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_farther_off_the_less_it_pulls() {
+        let said = Prediction { mean: 1.0, variance: 3.0, noise: 1.0 };
+        assert_eq!(said.discount(1.0 + 16.0, 8.0), 1.0, "eight deviations of two are within reach");
+        // What an observation adds to the mean goes by residual/noise, to the noise by residual²/noise: both fall.
+        let pulls = [1.1, 2.0, 10.0, 1e3, 1e6].map(|times: f64| {
+            let off = 16.0 * times;
+            let factor = said.discount(1.0 - off, 8.0);
+            (off / factor, off * off / factor)
+        });
+        assert!(pulls.is_sorted_by(|a, b| a.0 > 1.5 * b.0 && a.1 > 1.5 * b.1), "{pulls:?}");
+        assert!(pulls[4].1 < 1e-3, "{pulls:?}");
+        // A deviation counts as at least half of that of all targets.
+        let sure = Prediction { variance: 1e-6, noise: 0.0, ..said };
+        assert_eq!((sure.discount(5.0, 8.0), sure.discount(9.0, 8.0)), (1.0, 8.0));
+    }
+}
