@@ -13,7 +13,7 @@ fn settings() -> Settings {
 /// y = 3a + sin 6b with noise of a tenth; now and then a is missing.
 fn rows(count: usize, missing: f64, seed: u64) -> Vec<([f64; 2], f64, f64)> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut row = |i: usize| {
+    let row = |i: usize| {
         let (a, b): (f64, f64) = (rng.random(), rng.random());
         let (noise, is_missing) =
             (rng.sample::<f64, _>(StandardNormal), rng.random::<f64>() < missing && i > 0);
