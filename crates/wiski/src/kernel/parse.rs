@@ -25,7 +25,7 @@ impl Kernel {
     /// # Ok::<(), wiski::Error>(())
     /// ```
     pub fn parse(expression: &str, dim: usize) -> Result<Self> {
-        let mut parser = Parser { rest: expression, expression, dim };
+        let mut parser = Parser { rest: expression, expression, dim, depth: 0 };
         let kernel = parser.sum()?;
         if parser.rest.trim_start().is_empty() { Ok(kernel) } else { Err(parser.unexpected()) }
     }
@@ -35,7 +35,12 @@ struct Parser<'a> {
     rest: &'a str,
     expression: &'a str,
     dim: usize,
+    /// Brackets that are open.
+    depth: usize,
 }
+
+/// Brackets may be nested so deep: each takes its part of the stack.
+const DEEPEST: usize = 64;
 
 impl<'a> Parser<'a> {
     fn sum(&mut self) -> Result<Kernel> {
@@ -56,7 +61,12 @@ impl<'a> Parser<'a> {
 
     fn factor(&mut self) -> Result<Kernel> {
         if self.accept('(') {
+            self.depth += 1;
+            if self.depth > DEEPEST {
+                return Err(self.reject(&format!("brackets are nested more than {DEEPEST} deep")));
+            }
             let inner = self.sum()?;
+            self.depth -= 1;
             return if self.accept(')') {
                 Ok(inner)
             } else {
@@ -137,7 +147,10 @@ impl<'a> Parser<'a> {
     }
 
     fn reject(&self, reason: &str) -> Error {
-        Error::Config { field: "kernel".into(), reason: format!("{}: {reason}", self.expression) }
+        const SHOWN: usize = 80;
+        let more = if self.expression.chars().count() > SHOWN { "…" } else { "" };
+        let shown: String = self.expression.chars().take(SHOWN).collect();
+        Error::Config { field: "kernel".into(), reason: format!("{shown}{more}: {reason}") }
     }
 }
 

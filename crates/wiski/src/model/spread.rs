@@ -164,7 +164,9 @@ impl Spread {
         }
         let mut phi = vec![0.0; self.basis.len()];
         self.basis.features(h, said.mean, &mut phi);
-        let factor = |own: &Varying| own.factor(crate::simd::dot(&own.own.mean, &phi[own.features.clone()]));
+        let a = (-(self.passed + 1.0) / SPAN).exp();
+        let factor =
+            |own: &Varying| own.factor(a * crate::simd::dot(&own.own.mean, &phi[own.features.clone()]));
         let factors = self.all.iter().zip(&self.weights[1..]).map(|(own, w)| w * factor(own));
         said.noise *= self.weights[0] * self.level.exp() + factors.sum::<f64>();
     }
@@ -255,7 +257,7 @@ mod tests {
             spread.apply(&h, &mut before);
             let is_seen = !spread.rests() || spread.passed + 1.0 >= STRIDE;
             spread.step(&h, y, &mut own);
-            assert!(!is_seen || (before.noise / own.noise - 1.0).abs() < 1e-3, "fading is slow: {own:?}");
+            assert!(!is_seen || (before.noise / own.noise - 1.0).abs() < 1e-12, "{before:?} {own:?}");
             if i >= rows / 2 {
                 said.own += own.log_density(y) / f64::from(rows / 2);
                 said.constant += plain.log_density(y) / f64::from(rows / 2);

@@ -135,7 +135,10 @@ impl Found {
         let decays = Decays::new(memory, settings)?;
         // What lies too far outside is no more learned than it would be along the stream.
         let mut rows = memory.rows.x.chunks_exact(self.encoder.input_dim());
-        let is_whole = rows.all(|x| self.encoder.scaling().reaches(x));
+        let mut coordinates = h.chunks_exact(self.lattice.dim());
+        let is_whole = rows.all(|x| self.encoder.scaling().reaches(x))
+            && (settings.features != Features::Identity
+                || coordinates.all(|h| self.lattice.check_covers(h).is_ok()));
         let mut processes = Vec::with_capacity(targets.len());
         for (class, (y, noise)) in targets.iter().enumerate() {
             let hyper = self.each.get(class).unwrap_or(&self.hyper);
@@ -286,6 +289,12 @@ pub(crate) fn growth_limit(settings: &Settings, lattice: &Lattice) -> usize {
     settings.max_grid_points.max(lattice.len())
 }
 
+/// The points to which a grid may grow for one row: a wild value must not make it so large that all others wait for it.
+pub(crate) fn growth_at_once(lattice: &Lattice) -> usize {
+    const TIMES: usize = 16;
+    TIMES * lattice.len()
+}
+
 /// The grid on [−1, 1] for each coordinate.
 pub(crate) fn lattice(settings: &Settings, input_dim: usize) -> Result<Lattice> {
     let outputs = settings.axes(input_dim);
@@ -401,13 +410,21 @@ fn on_grid(rows: &Rows, settings: &Settings, mut lattice: Lattice) -> Result<(Ro
             Ok((covered, lattice))
         }
         OffGrid::Extend => {
-            for i in 0..rows.len() {
-                let growth = lattice.growth_to(row(i), limit, i)?;
-                if !growth.is_none() {
-                    lattice = lattice.grown(&growth)?.0;
+            let mut is_left_out = vec![false; rows.len()];
+            for (i, is_left_out) in is_left_out.iter_mut().enumerate() {
+                let at_once = growth_at_once(&lattice);
+                match lattice.growth_to(row(i), limit.min(at_once), i) {
+                    Ok(growth) if growth.is_none() => {}
+                    Ok(growth) => lattice = lattice.grown(&growth)?.0,
+                    // As along the stream.
+                    Err(Error::GridTooLarge { .. }) if at_once < limit => *is_left_out = true,
+                    Err(error) => return Err(error),
                 }
             }
-            Ok((rows.clone(), lattice))
+            // The grid may have grown to them since.
+            let covered = rows
+                .filter(|i| !is_left_out[i] || lattice.check_covers(&rows.x[i * dim..(i + 1) * dim]).is_ok());
+            Ok((covered, lattice))
         }
     }
 }
