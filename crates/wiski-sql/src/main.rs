@@ -135,10 +135,22 @@ async fn main() -> ExitCode {
         // Whoever read the output has seen enough, as `head` does.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("wiski-sql: {error:#}");
+            eprintln!("wiski-sql: {}", message(&error));
             ExitCode::from(2)
         }
     }
+}
+
+/// An error and its causes, each once: those of DataFusion say what their causes say.
+fn message(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text += if text.is_empty() { "" } else { ": " };
+            text += &cause;
+        }
+    }
+    text
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
@@ -178,7 +190,8 @@ impl Query {
             }
             Format::Csv => {
                 let mut writer = csv::WriterBuilder::new().with_header(true).build(out);
-                answer.iter().try_for_each(|batch| writer.write(batch))?;
+                // The fields of p become the columns p.mean, p.std, …
+                answer.iter().try_for_each(|batch| writer.write(&batch.normalize(".", None)?))?;
             }
             Format::Json => {
                 let mut writer = LineDelimitedWriter::new(out);

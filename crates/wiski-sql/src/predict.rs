@@ -118,8 +118,12 @@ impl ScalarUDFImpl for Predict {
             answers.iter_mut().zip(answer).for_each(|(column, value)| column[row] = value);
             valid[row] = true;
         }
-        let arrays = answers.map(|column| Arc::new(Float64Array::from(column)) as ArrayRef).to_vec();
+        // A field that is taken out of the struct must have its gaps, too.
         let nulls = NullBuffer::from(valid);
+        let array = |column: Vec<f64>| -> ArrayRef {
+            Arc::new(Float64Array::new(column.into(), Some(nulls.clone())))
+        };
+        let arrays = answers.map(array).to_vec();
         Ok(ColumnarValue::Array(Arc::new(StructArray::try_new(answer_fields(), arrays, Some(nulls))?)))
     }
 }

@@ -259,6 +259,11 @@ async fn predictions_are_those_of_the_library() {
         let gap =
             ask(&context, &format!("SELECT wiski_predict({given}, a, NULL) AS p FROM t WHERE i < 3")).await;
         assert!(gap.iter().all(|b| b.column(0).null_count() == b.num_rows()));
+        let query = format!(
+            "SELECT wiski_predict({given}, a, CASE WHEN i > 0 THEN b END)['mean'] FROM t WHERE i < 3"
+        );
+        let gap = ask(&context, &query).await;
+        assert_eq!(gap.iter().map(|b| b.column(0).null_count()).sum::<usize>(), 1);
         let error = try_ask(&context, &format!("SELECT wiski_predict({given}, a) FROM t")).await.unwrap_err();
         assert!(error.contains("has the inputs a, b, but 1 were given"), "{error}");
     }
@@ -388,6 +393,10 @@ async fn the_command_fits_and_answers() {
     let query = "SELECT count(*) AS n, max(abs(wiski_predict('m.wiski', a, b)['mean'] - y)) < 1 AS good FROM '*.parquet'";
     let (ok, said) = run(&[query, "--format", "csv"]);
     assert!(ok && said.contains("n,good\n20000,true"), "{said}");
+    let query =
+        "SELECT a, wiski_predict('m.wiski', a, NULLIF(b, 0)) AS p FROM '*.parquet' ORDER BY a, b LIMIT 2";
+    let (ok, said) = run(&[query, "--format", "csv"]);
+    assert!(ok && said.starts_with("a,p.mean,p.std,p.lower,p.upper\n0.0,,,,\n0.0,"), "{said}");
     let (ok, said) = run(&["SELECT wiski_stats('m.wiski', y, a, b) FROM '*.parquet'", "-o", "s.bin"]);
     assert!(ok, "{said}");
     let shard = Shard::from_bytes(&std::fs::read(folder.path().join("s.bin")).unwrap()).unwrap();
