@@ -18,6 +18,7 @@ mod optimizer;
 mod regressor;
 mod rows;
 mod settings;
+mod shard;
 mod shared;
 mod stats;
 mod surface;
@@ -36,6 +37,8 @@ mod _core {
     use super::optimizer::Optimizer;
     #[pymodule_export]
     use super::regressor::Regressor;
+    #[pymodule_export]
+    use super::shard::Shard;
     #[pymodule_export]
     use super::stats::Stats;
     #[pymodule_export]

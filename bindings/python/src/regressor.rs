@@ -10,6 +10,7 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::model::Snapshot;
 use wiski::persist::{self, Columns, Model, Stored};
+use wiski::shard::Shape;
 use wiski::{Error, Horizon, Interrupt, OnlineRegressor, Prediction};
 
 use crate::errors::{Failure, check_memory, detached, guarded, offset, reject};
@@ -75,7 +76,7 @@ impl Regressor {
         Self { input_dim: state.model.input_dim(), state: Shared::new(state) }
     }
 
-    fn of_stored(stored: Stored) -> Result<Self, Failure> {
+    pub(crate) fn of_stored(stored: Stored) -> Result<Self, Failure> {
         let Stored { columns, rows, journal_from, model, .. } = stored;
         match model {
             Model::Regressor(model) => {
@@ -417,6 +418,16 @@ impl Regressor {
     /// Fits the hyperparameters to everything learned so far.
     fn refit(&self, py: Python<'_>) -> PyResult<()> {
         self.state.interruptible(py, |state, _| Ok(state.change().refit()?))
+    }
+
+    /// The shape of the model, with features that no longer change, as bytes: what a `Shard` starts from.
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.state.long(py, |state| {
+            let mut stored = state.stored();
+            stored.model.freeze_features()?;
+            Ok(Shape::of(&stored)?.to_bytes().to_vec())
+        })?;
+        Ok(PyBytes::new(py, &bytes))
     }
 
     /// A model with the same scales, features and hyperparameters that has learned nothing.

@@ -69,6 +69,10 @@ enum Command {
     /// Serve models over HTTP: predict, learn, search, merge
     #[cfg(feature = "serve")]
     Serve(Box<commands::serve::Serve>),
+    /// Fit a model to all rows of files at once, of Parquet, CSV or JSON
+    Fit(commands::sql::Fit),
+    /// Fit and predict in SQL, over files of Parquet, CSV and JSON
+    Sql(commands::sql::Sql),
     /// Measure how fast this machine is
     Bench(commands::bench::Bench),
     /// Print the script by which a shell completes commands and options
@@ -96,6 +100,8 @@ fn main() -> ExitCode {
         Command::Reproduce(command) => command.run(),
         #[cfg(feature = "serve")]
         Command::Serve(command) => command.run(),
+        Command::Fit(command) => command.run(),
+        Command::Sql(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Completions(command) => command.run(Cli::command()),
         Command::Man(command) => command.run(Cli::command()),

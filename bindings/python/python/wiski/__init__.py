@@ -13,7 +13,8 @@ depend on how many rows it has seen.
 (True, True)
 
 ``OnlineGPRegressor`` and ``OnlineGPClassifier`` are scikit-learn estimators; ``wiski.river`` has a model for river,
-``wiski.botorch`` one for BoTorch, ``wiski.optuna`` a sampler for Optuna and ``wiski.plot`` pictures. Each of these
+``wiski.botorch`` one for BoTorch, ``wiski.optuna`` a sampler for Optuna, ``wiski.plot`` pictures and ``wiski.cluster`` fits
+on Dask, Spark, Ray and DataFusion. Each of these
 imports the library it is for, and nothing else here does. ``Forecaster`` says what comes next in a series; ``Client``
 talks to ``wiski serve``.
 """

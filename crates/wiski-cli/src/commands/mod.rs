@@ -17,5 +17,6 @@ pub(crate) mod sample;
 #[cfg(feature = "serve")]
 pub(crate) mod serve;
 pub(crate) mod shard;
+pub(crate) mod sql;
 pub(crate) mod stream;
 pub(crate) mod update;
