@@ -335,20 +335,20 @@ impl Learner {
         match settings.off_grid {
             OffGrid::Error => lattice.check_covers(h)?,
             OffGrid::Extend if !is_reached => return Ok(Outcome::OffGrid),
-            OffGrid::Extend => {
-                let (limit, at_once) =
-                    (start::growth_limit(settings, lattice), start::growth_at_once(lattice));
-                match lattice.growth_to(h, limit.min(at_once), 0) {
-                    // One row is not worth a grid many times as large. Nor is a range that was found on the first rows worth a
-                    // stream; one that was declared is meant.
-                    Err(Error::GridTooLarge { .. })
-                        if at_once < limit || settings.inputs == InputScaling::WarmUp =>
-                    {
-                        return Ok(Outcome::OffGrid);
-                    }
-                    growth => growth.map(|_| ())?,
+            OffGrid::Extend => match lattice.growth_to(h, start::growth_limit(settings, lattice), 0) {
+                // A range that was found on the first rows is not worth a stream; one that was declared is meant.
+                Err(Error::GridTooLarge { .. }) if settings.inputs == InputScaling::WarmUp => {
+                    return Ok(Outcome::OffGrid);
                 }
-            }
+                // No row is worth a grid many times as large as it was.
+                Ok(growth)
+                    if !growth.is_none()
+                        && lattice.growth_to(h, start::growth_at_once(lattice), 0).is_err() =>
+                {
+                    return Ok(Outcome::OffGrid);
+                }
+                growth => growth.map(|_| ())?,
+            },
             OffGrid::Prior => {}
         }
         Ok(Outcome::Learned)

@@ -412,13 +412,14 @@ fn on_grid(rows: &Rows, settings: &Settings, mut lattice: Lattice) -> Result<(Ro
         OffGrid::Extend => {
             let mut is_left_out = vec![false; rows.len()];
             for (i, is_left_out) in is_left_out.iter_mut().enumerate() {
-                let at_once = growth_at_once(&lattice);
-                match lattice.growth_to(row(i), limit.min(at_once), i) {
-                    Ok(growth) if growth.is_none() => {}
-                    Ok(growth) => lattice = lattice.grown(&growth)?.0,
-                    // As along the stream.
-                    Err(Error::GridTooLarge { .. }) if at_once < limit => *is_left_out = true,
-                    Err(error) => return Err(error),
+                let growth = lattice.growth_to(row(i), limit, i)?;
+                if growth.is_none() {
+                    continue;
+                }
+                // As along the stream.
+                *is_left_out = lattice.growth_to(row(i), growth_at_once(&lattice), i).is_err();
+                if !*is_left_out {
+                    lattice = lattice.grown(&growth)?.0;
                 }
             }
             // The grid may have grown to them since.
