@@ -36,6 +36,14 @@ def interrupted(work, after):
     return None
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_is_not_ignored():
+    """Programs that a shell has started in the background ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="module")
 def columns():
     rng = np.random.default_rng(0)
