@@ -39,6 +39,8 @@ const WIDTH: f64 = 0.75;
 const RATE: f64 = 0.05;
 /// The weight of constant noise before any row.
 const FIRST_WEIGHT: f64 = 0.97;
+/// What noise that varies must be better by to count, in nats a row: it has more to learn.
+const MARGIN: f64 = 3e-3;
 /// With so much weight on it the others rest ...
 const RESTING: f64 = 0.95;
 /// ... and look at one row in so many.
@@ -206,7 +208,7 @@ impl Spread {
             let h = own.factor(g);
             let noise = h * said.noise;
             factor += weight * h;
-            *log = density(noise);
+            *log = density(noise) - MARGIN;
             let share = noise / (said.variance + noise);
             let z = square / (said.variance + noise);
             let bounded = (FREEDOM + 1.0) * z / (FREEDOM + z);
