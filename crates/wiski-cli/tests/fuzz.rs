@@ -1,8 +1,9 @@
 //! Damaged input for every reader: snapshots, journals, tables in three formats, kernel expressions, settings and space files.
 //!
 //! Good input is damaged at random and read; what comes of it is an error in words or something that works, never a panic, a
-//! number that is not finite, or a pause. `WISKI_FUZZ_SECONDS=3600 cargo nextest run -p wiski-cli --test fuzz` for longer (each
-//! test takes its share), with other damage than the time before by `WISKI_FUZZ_SEED`. What breaks a reader is written to the
+//! number that is not finite, or a pause. By default each reader gets the same inputs on every machine;
+//! `WISKI_FUZZ_SECONDS=3600 cargo nextest run -p wiski-cli --test fuzz` goes on for an hour (each test takes its share), with
+//! other damage by `WISKI_FUZZ_SEED`. What breaks a reader is written to the
 //! folder that the message names, and belongs into `tests/corpus`, which is read first.
 
 mod common;
@@ -52,6 +53,10 @@ const PIECES: &[&[u8]] = &[
     b"9999999999",
 ];
 
+/// Damaged inputs when no time is given, for a reader that is called and for one that runs as a command.
+const CALLS: u64 = 15_000;
+const RUNS: u64 = 1500;
+
 /// One piece of damage after the other.
 fn damaged(bytes: &[u8], random: &mut Xoshiro256PlusPlus) -> Vec<u8> {
     let mut out = bytes.to_vec();
@@ -79,10 +84,10 @@ fn damaged(bytes: &[u8], random: &mut Xoshiro256PlusPlus) -> Vec<u8> {
     out
 }
 
-/// Reads the files of `tests/corpus` that belong to a reader, and then damaged good input until the time is over.
-fn fuzz(reader: &str, good: &[Vec<u8>], mut read: impl FnMut(&[u8])) {
+/// Reads the files of `tests/corpus` that belong to a reader, and then damaged good input until the time is over, or so many.
+fn fuzz(reader: &str, inputs: u64, good: &[Vec<u8>], mut read: impl FnMut(&[u8])) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seconds = number("WISKI_FUZZ_SECONDS").unwrap_or(21) as f64 / 7.0;
+    let time = number("WISKI_FUZZ_SECONDS").map(|all| Duration::from_secs(all) / 7);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(number("WISKI_FUZZ_SEED").unwrap_or(0));
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
     let files = std::fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path());
@@ -91,7 +96,7 @@ fn fuzz(reader: &str, good: &[Vec<u8>], mut read: impl FnMut(&[u8])) {
     let (start, mut count) = (Instant::now(), 0_u64);
     let mut queue = good.iter().chain(&first).cloned().collect::<Vec<_>>().into_iter();
     while let Some(bytes) = queue.next().or_else(|| {
-        let is_over = start.elapsed() > Duration::from_secs_f64(seconds);
+        let is_over = time.map_or(count >= inputs, |time| start.elapsed() > time);
         (!is_over).then(|| damaged(&good[random.random_range(0..good.len())], &mut random))
     }) {
         let begun = Instant::now();
@@ -167,7 +172,7 @@ fn signed(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn snapshots_are_read_or_rejected() {
     let (mut read, mut rejected) = (0, 0);
-    fuzz("snapshot", &snapshots(), |bytes| {
+    fuzz("snapshot", CALLS, &snapshots(), |bytes| {
         let Ok(mut stored) = persist::from_bytes::<Stored>(&signed(bytes)) else {
             rejected += 1;
             return;
@@ -199,7 +204,7 @@ fn journals_are_read_up_to_the_damage() {
     journal.sync().unwrap();
     drop(journal);
     let good = std::fs::read(&path).unwrap();
-    fuzz("journal", &[good], |bytes| {
+    fuzz("journal", CALLS, &[good], |bytes| {
         std::fs::write(&path, bytes).unwrap();
         let mut rows = 0;
         if let Ok((journal, replay)) = Journal::open(&path, 2, Sync::Never, |_| {
@@ -215,7 +220,7 @@ fn journals_are_read_up_to_the_damage() {
 fn tables(name: &str, good: &[Vec<u8>]) {
     let folder = Folder::new();
     let arguments = format!("stream {name} --target y --grid 5 --pretrain 10 --limit 40 --model m.wiski -q");
-    fuzz(name, good, |bytes| {
+    fuzz(name, RUNS, good, |bytes| {
         folder.write(name, bytes);
         let done = folder.run(&arguments);
         assert!(
@@ -275,7 +280,7 @@ fn expressions_are_read_or_rejected() {
         "mlp:16-16:2",
     ];
     let good = good.map(|text| text.as_bytes().to_vec());
-    fuzz("expression", &good, |bytes| {
+    fuzz("expression", CALLS, &good, |bytes| {
         let Ok(text) = std::str::from_utf8(bytes) else { return };
         for dim in 1..4 {
             if let Ok(kernel) = Kernel::parse(text, dim) {
@@ -290,7 +295,7 @@ fn expressions_are_read_or_rejected() {
 fn space_files_are_read_or_rejected() {
     let good = "[lr]\nmin = 1e-5\nmax = 0.1\nscale = \"log\"\n[depth]\nmin = 1\nmax = 8\ninteger = true\n[kind]\nchoices = [\"a\", \"b\", 3]\n[extra]\nmin = 0\nmax = 1\nonly_if = { kind = \"a\" }\n";
     let folder = Folder::new();
-    fuzz("space", &[good.as_bytes().to_vec()], |bytes| {
+    fuzz("space", RUNS, &[good.as_bytes().to_vec()], |bytes| {
         folder.write("space.toml", bytes);
         let done = folder.run("optimize new s.wiski --space space.toml");
         assert!(

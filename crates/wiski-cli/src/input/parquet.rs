@@ -1,8 +1,11 @@
 //! Parquet: typed columns in groups of rows. Only the columns asked for are read, a batch of rows at a time.
 
 use std::{
+    cell::Cell,
     fs::File,
     io::{self, Read},
+    panic::{self, AssertUnwindSafe},
+    sync::Once,
 };
 
 use bytes::Bytes;
@@ -79,7 +82,7 @@ const LARGEST_PIPED: u64 = 1 << 30;
 impl Parquet {
     /// Reads a file.
     pub(super) fn open(file: File) -> io::Result<Self> {
-        Ok(Self::from_chunks(SerializedFileReader::new(file)?))
+        guarded(|| Ok(Self::from_chunks(SerializedFileReader::new(file)?)))
     }
 
     /// Reads a pipe to its end.
@@ -91,7 +94,7 @@ impl Parquet {
                 format!("more than {} MiB of Parquet from a pipe; give it as a file", LARGEST_PIPED >> 20);
             return Err(io::Error::other(reason));
         }
-        Ok(Self::from_chunks(SerializedFileReader::new(Bytes::from(whole))?))
+        guarded(|| Ok(Self::from_chunks(SerializedFileReader::new(Bytes::from(whole))?)))
     }
 
     fn from_chunks(file: impl FileReader + 'static) -> Self {
@@ -170,7 +173,7 @@ impl Records for Parquet {
 
     fn advance(&mut self) -> Result<bool, Fault> {
         self.row += 1;
-        if self.row >= self.rows && !self.next_batch()? {
+        if self.row >= self.rows && !guarded(|| self.next_batch())? {
             return Ok(false);
         }
         self.rows_read += 1;
@@ -200,6 +203,29 @@ impl Records for Parquet {
     fn progress(&self) -> Option<(u64, u64)> {
         Some((self.rows_read, self.rows_in_file))
     }
+}
+
+/// Runs the decoder, which panics on some damaged pages (a dictionary that a page asks for and the file does not have)
+/// where it should report them: here they are an error like any other.
+fn guarded<T>(decode: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    thread_local!(static DECODING: Cell<bool> = const { Cell::new(false) });
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !DECODING.get() {
+                usual(info);
+            }
+        }));
+    });
+    DECODING.set(true);
+    let done = panic::catch_unwind(AssertUnwindSafe(decode));
+    DECODING.set(false);
+    done.unwrap_or_else(|cause| {
+        let text = cause.downcast_ref::<String>().map(String::as_str);
+        let reason = text.or(cause.downcast_ref::<&str>().copied()).unwrap_or("it cannot be decoded");
+        Err(io::Error::new(io::ErrorKind::InvalidData, format!("damaged Parquet: {reason}")))
+    })
 }
 
 /// Older files have only the converted type, newer ones the logical type.
