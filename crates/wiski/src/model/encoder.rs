@@ -1,7 +1,8 @@
 //! From a user's row to coordinates on the grid: column scaling, then the feature map, which may go on
-//! learning.
+//! learning; and to how noisy such a row is.
 
 use super::beyond;
+use super::relative_noise::RelativeNoise;
 use super::start;
 use crate::error::{Error, Result, finite, length, positive};
 use crate::feature::{Column, FeatureMap, Linear, Moments, Normalizer, Scaling, Source, Tape};
@@ -72,6 +73,7 @@ impl Restore for Encoder {
     fn restore(&mut self) -> Result<()> {
         length("columns of the feature map", self.scaling.output_dim(), self.map.input_dim())?;
         length("moments", self.map.new_moments().dim(), self.moments.dim())?;
+        self.relative_noise.iter().try_for_each(|noise| noise.check(self.map.output_dim()))?;
         let parameters = self.map.parameters().len();
         if let Some(adam) = &self.adam {
             length("coordinates of the optimizer", parameters, adam.dim())?;
@@ -227,9 +229,15 @@ impl Reads {
 pub(crate) struct FixedEncoder {
     scaling: ColumnScaling,
     map: FeatureMap,
+    relative_noise: Option<RelativeNoise>,
 }
 
 impl FixedEncoder {
+    /// How noisy rows at given coordinates are beside others.
+    pub(crate) fn relative_noise(&self, h: &[f64]) -> f64 {
+        self.relative_noise.as_ref().map_or(1.0, |noise| noise.at(h))
+    }
+
     /// How far out each coordinate of a row lies; `None` if all columns are inside the ranges that were learned from.
     pub(crate) fn excess(&self, x: &[f64]) -> Option<Vec<f64>> {
         beyond::excess(&self.scaling, &self.map, x)
@@ -317,6 +325,9 @@ pub struct Encoder {
     moments: Moments,
     /// Present while the map is learned.
     adam: Option<Adam>,
+    /// How noisy rows are beside others, if that differs.
+    #[serde(default)]
+    relative_noise: Option<RelativeNoise>,
     /// Of the row that is being learned.
     #[serde(skip)]
     buffers: Buffers,
@@ -331,7 +342,30 @@ impl Encoder {
     pub(crate) fn new(scaling: ColumnScaling, map: FeatureMap, moments: Moments) -> Self {
         let gradient = vec![0.0; map.parameters().len()];
         let buffers = Buffers { h: vec![0.0; map.output_dim()], ..Buffers::default() };
-        Self { scaling, map, moments, adam: None, buffers, scratch: Scratch::default(), gradient }
+        let (adam, relative_noise, scratch) = (None, None, Scratch::default());
+        Self { scaling, map, moments, adam, relative_noise, buffers, scratch, gradient }
+    }
+
+    /// Rows are no longer equally noisy, or are again.
+    pub(crate) fn set_relative_noise(&mut self, noise: Option<RelativeNoise>) {
+        self.relative_noise = noise;
+    }
+
+    /// Whether some rows are noisier than others.
+    pub(crate) fn has_relative_noise(&self) -> bool {
+        self.relative_noise.is_some()
+    }
+
+    /// How noisy rows at given coordinates are beside others.
+    pub(crate) fn relative_noise(&self, h: &[f64]) -> f64 {
+        self.relative_noise.as_ref().map_or(1.0, |noise| noise.at(h))
+    }
+
+    /// How noisy rows given one after the other are beside others.
+    pub(crate) fn relative_noises(&self, x: &[f64]) -> Result<Vec<f64>> {
+        x.chunks_exact(self.input_dim())
+            .map(|x| self.with_coordinates(x, |h| self.relative_noise(h)))
+            .collect()
     }
 
     /// Lets the map learn online at the given rate.
@@ -496,12 +530,14 @@ impl Encoder {
     pub(crate) fn fixed(&self) -> Result<FixedEncoder> {
         let mut map = self.map.clone();
         map.freeze(&self.moments)?;
-        Ok(FixedEncoder { scaling: self.scaling.clone(), map })
+        Ok(FixedEncoder { scaling: self.scaling.clone(), map, relative_noise: self.relative_noise.clone() })
     }
 
-    /// Two encoders that give every row the same coordinates.
+    /// Two encoders that give every row the same coordinates and the same noise.
     pub(crate) fn agrees_with(&self, other: &Self) -> bool {
-        self.is_fixed() && other.is_fixed() && self.scaling == other.scaling && self.map == other.map
+        let are_fixed = self.is_fixed() && other.is_fixed();
+        let is_same = self.scaling == other.scaling && self.map == other.map;
+        are_fixed && is_same && self.relative_noise == other.relative_noise
     }
 
     /// Rejects what needs features that no longer change.

@@ -18,11 +18,13 @@ use crate::simd::{add_scaled, dot};
 /// The most inducing points, and the most coordinates that have a feature each.
 const MOST_POINTS: usize = 32;
 const MOST_COORDINATES: usize = 32;
+/// The most features.
+pub(super) const MOST_FEATURES: usize = 2 + MOST_COORDINATES + MOST_POINTS;
 /// The rows among which inducing points are sought.
 const CANDIDATES: usize = 1024;
 
 /// φ: what is learned beside a model is linear in it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Basis {
     /// The first of the coordinates that are read; all after it are.
     first: usize,

@@ -18,7 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use super::beyond;
 use super::encoder::Encoder;
-use super::schedule::Fading;
+use super::memory::Memory;
+use super::relative_noise::RelativeNoise;
+use super::schedule::{Fading, frugal};
 use super::settings::{InputScaling, Schedule, Settings};
 use super::start;
 use super::{OffGrid, OnlineGp, Outcome, Wiski};
@@ -280,11 +282,16 @@ impl Learner {
 
     /// What each process says about a row now.
     pub(crate) fn predict(&self, x: &[f64]) -> Result<Vec<Prediction>> {
-        let mut said: Vec<Prediction> = self.encoder.with_coordinates(x, |h| {
-            self.processes.iter().map(|p| p.model.predict(h)).collect::<Result<_>>()
-        })??;
+        let mut said = self.encoder.with_coordinates(x, |h| self.predict_at(h))??;
         self.widen(x, &mut said);
         Ok(said)
+    }
+
+    /// What each process says at coordinates.
+    fn predict_at(&self, h: &[f64]) -> Result<Vec<Prediction>> {
+        let relative = self.encoder.relative_noise(h);
+        let say = |p: &Process| Ok(p.model.predict(h)?.with_noise_times(relative));
+        self.processes.iter().map(say).collect()
     }
 
     /// What each process would say about a row that it has learned, had it not: with the row's likelihood N(y, d) taken
@@ -293,7 +300,7 @@ impl Learner {
     pub(crate) fn predict_without(&self, x: &[f64], targets: &[Target]) -> Result<Vec<Prediction>> {
         let points = self.first().stats().lattice().points();
         let (mut said, left) = self.encoder.with_coordinates(x, |h| {
-            let said = self.processes.iter().map(|p| p.model.predict(h)).collect::<Result<Vec<_>>>()?;
+            let said = self.predict_at(h)?;
             let left = points.map_or(Ok(0.0), |p| p.weights(&h[h.len() - p.dim()..]).map(|w| w.1))?;
             Ok::<_, Error>((said, left))
         })??;
@@ -321,7 +328,9 @@ impl Learner {
 
     /// What the first process says about a row now; no allocation.
     pub(crate) fn predict_first(&self, x: &[f64]) -> Result<Prediction> {
-        let mut prediction = self.encoder.with_coordinates(x, |h| self.first().predict(h))??;
+        let mut prediction = self.encoder.with_coordinates(x, |h| {
+            Ok::<_, Error>(self.first().predict(h)?.with_noise_times(self.encoder.relative_noise(h)))
+        })??;
         self.widen(x, std::slice::from_mut(&mut prediction));
         Ok(prediction)
     }
@@ -401,9 +410,11 @@ impl Learner {
 
     /// Learns a row that was un-learned, with other noise. It was admitted before.
     pub(crate) fn learn_anew(&mut self, x: &[f64], row: &RowTargets) -> Result<()> {
-        let h = self.encoder.encode(x)?;
+        self.encoder.encode(x)?;
+        let h = self.encoder.coordinates();
+        let relative = self.encoder.relative_noise(h);
         for (process, t) in self.processes.iter_mut().zip(row.each) {
-            process.model.observe_noisy(h, t.value, t.noise)?;
+            process.model.observe_noisy(h, t.value, t.noise * relative)?;
             process.evaluate(&self.space)?;
         }
         Ok(())
@@ -412,10 +423,10 @@ impl Learner {
     /// Predicts a row that no grid follows, and learns nothing of it.
     fn leave_out(&mut self, row: &RowTargets) -> Result<Outcome> {
         let h = self.encoder.coordinates();
+        let relative = self.encoder.relative_noise(h);
         self.predictions.clear();
         for (process, t) in self.processes.iter().zip(row.each) {
-            let p = process.model.predict(h)?;
-            self.predictions.push(Prediction { noise: p.noise * t.noise, ..p });
+            self.predictions.push(process.model.predict(h)?.with_noise_times(t.noise * relative));
         }
         Ok(Outcome::OffGrid)
     }
@@ -423,9 +434,11 @@ impl Learner {
     /// Predicts and conditions in one sweep: the prediction falls out of the update.
     fn step(&mut self, row: &RowTargets) -> Result<Outcome> {
         let (h, mut outcome) = (self.encoder.coordinates(), Outcome::Learned);
+        let relative = self.encoder.relative_noise(h);
         self.predictions.clear();
         for (process, t) in self.processes.iter_mut().zip(row.each) {
-            let (learned, prediction, factor) = process.model.step_within(h, t.value, t.noise, row.reach)?;
+            let noise = t.noise * relative;
+            let (learned, prediction, factor) = process.model.step_within(h, t.value, noise, row.reach)?;
             self.predictions.push(prediction);
             (outcome, self.discount) = (learned, factor);
         }
@@ -435,19 +448,19 @@ impl Learner {
     /// Predicts; lets the feature map move one step up the sum of the predictive log densities; conditions.
     fn step_and_move(&mut self, row: &RowTargets) -> Result<Outcome> {
         let h = self.encoder.coordinates();
+        let relative = self.encoder.relative_noise(h);
         self.predictions.clear();
         self.downhill.clear();
         self.downhill.resize(h.len(), 0.0);
         for (process, t) in self.processes.iter().zip(row.each) {
             if self.encoder.is_learning() {
                 process.model.predict_gradient_into(h, &mut self.gradient)?;
-                self.gradient.prediction.noise *= t.noise;
+                self.gradient.prediction.noise *= t.noise * relative;
                 let slopes = self.gradient.slopes_of_log_density(t.value);
                 self.downhill.iter_mut().zip(slopes).for_each(|(d, g)| *d -= g);
                 self.predictions.push(self.gradient.prediction);
             } else {
-                let p = process.model.predict(h)?;
-                self.predictions.push(Prediction { noise: p.noise * t.noise, ..p });
+                self.predictions.push(process.model.predict(h)?.with_noise_times(t.noise * relative));
             }
         }
         let is_learning = self.encoder.is_learning();
@@ -455,7 +468,7 @@ impl Learner {
         let (h, mut outcome) = (self.encoder.coordinates(), Outcome::Learned);
         for ((process, t), said) in self.processes.iter_mut().zip(row.each).zip(&self.predictions) {
             self.discount = said.discount(t.value, row.reach);
-            let t = Target { noise: self.discount * t.noise, ..*t };
+            let t = Target { noise: self.discount * t.noise * relative, ..*t };
             let (learned, upkeep) = process.learn(h, t, &self.space)?;
             outcome = learned;
             self.failure = upkeep.err().or(self.failure.take());
@@ -547,7 +560,9 @@ impl Learner {
     /// Un-learns a row, from all processes or from none.
     pub(crate) fn forget(&mut self, x: &[f64], row: &RowTargets) -> Result<()> {
         self.encoder.require_fixed("forget")?;
-        let h = self.encoder.encode(x)?;
+        self.encoder.encode(x)?;
+        let h = self.encoder.coordinates();
+        let relative = self.encoder.relative_noise(h);
         let is_gone = row.class.and_then(|class| self.processes[class].hits).is_some_and(|hits| hits < 0.5);
         if is_gone || self.processes[0].model.count() < 1.0 {
             return Err(Error::Unsupported { operation: "forget", reason: "no such row is left" });
@@ -555,7 +570,7 @@ impl Learner {
         self.processes[0].model.stats().lattice().check_covers(h)?;
         let mut processes = self.processes.clone();
         for (process, t) in processes.iter_mut().zip(row.each) {
-            process.model.forget(h, t.value, t.noise)?;
+            process.model.forget(h, t.value, t.noise * relative)?;
             process.evaluate(&self.space)?;
         }
         if let Some(hits) = row.class.and_then(|class| processes[class].hits.as_mut()) {
@@ -571,11 +586,35 @@ impl Learner {
     /// Learns many rows, given one after the other, at fixed hyperparameters and features: targets of every process in
     /// turn.
     pub(crate) fn observe_batch(&mut self, h: &[f64], targets: &[(Vec<f64>, Vec<f64>)]) -> Result<()> {
+        let rows = h.chunks_exact(self.encoder.map().output_dim());
+        let relative: Vec<f64> = rows.map(|h| self.encoder.relative_noise(h)).collect();
         for (process, (y, noise)) in self.processes.iter_mut().zip(targets) {
-            process.model.observe_batch(h, y, Some(noise))?;
+            let noise: Vec<f64> =
+                noise.iter().zip(&relative).map(|(noise, relative)| noise * relative).collect();
+            process.model.observe_batch(h, y, Some(&noise))?;
             process.evaluate(&self.space)?;
         }
         Ok(())
+    }
+
+    /// Learns the rows in memory anew, given their targets, as noisy as they are beside others; then its hyperparameters.
+    pub(super) fn weigh(
+        &mut self,
+        memory: &Memory,
+        targets: &[Target],
+        noise: Option<RelativeNoise>,
+        settings: &Settings,
+    ) -> Result<()> {
+        self.encoder.set_relative_noise(noise);
+        let h = self.encoder.encode_all(&memory.rows.x)?;
+        let dim = self.encoder.map().output_dim();
+        let row = |i: usize| {
+            let relative = self.encoder.relative_noise(&h[i * dim..(i + 1) * dim]);
+            (targets[i].value, targets[i].noise * relative)
+        };
+        let stats = start::observed(memory, settings, self.first().stats().lattice(), &h, row)?;
+        self.processes[0].model.replace_stats(stats)?;
+        self.refit(&frugal(self.count()))
     }
 
     /// Learns everything another learner has learned, in whose targets the given shift is subtracted and the scale

@@ -43,6 +43,13 @@ impl Memory {
         self.rows.is_empty()
     }
 
+    /// The same rows, each with so many times as much noise.
+    pub(crate) fn with_noise_times(&self, factors: &[f64]) -> Self {
+        let mut new = self.clone();
+        new.rows.noise.iter_mut().zip(factors).for_each(|(noise, factor)| *noise *= factor);
+        new
+    }
+
     pub(crate) fn push(&mut self, x: &[f64], y: f64, noise: f64, time: Option<f64>) {
         self.rows.push(x, y, noise);
         self.times.extend(time);

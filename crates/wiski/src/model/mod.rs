@@ -18,6 +18,7 @@ mod missing;
 mod online;
 mod reader;
 mod regressor;
+mod relative_noise;
 mod remarks;
 mod schedule;
 mod settings;

@@ -56,7 +56,8 @@ impl Snapshot {
 
     fn predict_complete(&self, x: &[f64], is_next: bool) -> Result<Prediction> {
         let h = self.encoder.encode(x)?;
-        let mut p = beyond::predict(&self.predictor, &self.variances, self.off_grid, &h)?;
+        let mut p = beyond::predict(&self.predictor, &self.variances, self.off_grid, &h)?
+            .with_noise_times(self.encoder.relative_noise(&h));
         if let Some(excess) = self.encoder.excess(x) {
             p.variance += beyond::variance(&excess, self.predictor.lattice(), &self.variances);
         }

@@ -159,18 +159,28 @@ impl Spread {
         self.weights[0] >= RESTING
     }
 
+    /// The features that the noise is learned in.
+    pub(super) fn basis(&self) -> &Basis {
+        &self.basis
+    }
+
     /// Gives a prediction at coordinates h the noise that there is.
     pub(crate) fn apply(&self, h: &[f64], said: &mut Prediction) {
+        said.noise *= self.factor(h, said.mean);
+    }
+
+    /// How much more noise than the model says there is at coordinates h, where it says `mean`.
+    pub(super) fn factor(&self, h: &[f64], mean: f64) -> f64 {
         if self.rests() {
-            return;
+            return 1.0;
         }
         let mut phi = vec![0.0; self.basis.len()];
-        self.basis.features(h, said.mean, &mut phi);
+        self.basis.features(h, mean, &mut phi);
         let a = (-(self.passed + 1.0) / SPAN).exp();
         let factor =
             |own: &Varying| own.factor(a * crate::simd::dot(&own.own.mean, &phi[own.features.clone()]));
         let factors = self.all.iter().zip(&self.weights[1..]).map(|(own, w)| w * factor(own));
-        said.noise *= self.weights[0] * self.level.exp() + factors.sum::<f64>();
+        self.weights[0] * self.level.exp() + factors.sum::<f64>()
     }
 
     /// Gives a prediction the noise that there is, and learns from how far off it was.

@@ -161,6 +161,17 @@ impl Found {
     }
 }
 
+/// The statistics of the rows in memory that the grids cover, given their targets and noise.
+pub(crate) fn observed(
+    memory: &Memory,
+    settings: &Settings,
+    lattice: &Lattice,
+    h: &[f64],
+    row: impl Fn(usize) -> (f64, f64),
+) -> Result<Stats> {
+    Decays::new(memory, settings)?.observed(lattice, h, row)
+}
+
 /// The factors by which rows in memory made those before them fade.
 struct Decays {
     before: Vec<Option<f64>>,

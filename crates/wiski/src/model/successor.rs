@@ -11,8 +11,10 @@ use std::fmt;
 use std::thread::JoinHandle;
 
 use super::corrections::Corrections;
+use super::encoder::Encoder;
 use super::learner::Learner;
 use super::memory::Memory;
+use super::relative_noise::RelativeNoise;
 use super::settings::Settings;
 use super::spread::Spread;
 use super::task::Task;
@@ -20,9 +22,15 @@ use super::{Outcome, start};
 use crate::error::{Error, Result};
 use crate::interrupt::{self, Interrupt};
 use crate::learn::LbfgsB;
+use crate::likelihood::Target;
+use crate::posterior::Prediction;
 
 /// Corrections to what was found on rows in memory begin with so many of the last of them.
 const REPLAYED: usize = 512;
+/// What rows must gain in log density by counting as the noise lets them, in nats a row; and the number of deviations
+/// beyond which a row is as bad as any.
+const WORTHWHILE: f64 = 2e-3;
+const CLIP: f64 = 5.0;
 /// The rows that a successor catches up with for each row that comes.
 const CAUGHT_UP: usize = 4;
 /// With more rows than this to catch up with, the stream waits for its successor.
@@ -53,13 +61,15 @@ pub(super) struct Prepared<T> {
 }
 
 impl<T: Task> Prepared<T> {
-    /// Scales, features and hyperparameters from rows in memory; whether the stream ends here, or memory does.
+    /// Scales, features and hyperparameters from rows in memory; whether the stream ends here, or memory does; and what
+    /// encoded rows before, if some were noisier than others.
     pub(super) fn by_search(
         mut task: T,
         memory: &Memory,
         settings: &Settings,
         input_dim: usize,
         is_last: bool,
+        before: Option<&Encoder>,
     ) -> Result<Self> {
         let rising = if settings.is_additive() {
             start::clocks(memory, settings, input_dim)
@@ -68,10 +78,33 @@ impl<T: Task> Prepared<T> {
         };
         let brief = settings.for_search(memory.len(), is_last);
         let is_brief = brief.features != settings.features;
-        let learner = task.start(memory, &brief, input_dim)?;
+        // Rows count as the noise that was found before lets them.
+        let noise = before.map(|encoder| encoder.relative_noises(&memory.rows.x)).transpose()?;
+        let weighted = noise.map(|noise| memory.with_noise_times(&noise));
+        let rows = weighted.as_ref().unwrap_or(memory);
+        let mut learner = task.start(rows, &brief, input_dim)?;
         // A candidate that was interrupted looks like one that failed, so what the others led to does not count.
         interrupt::check()?;
-        let (corrections, spread) = beside(&mut task, memory, &learner, settings, input_dim)?;
+        let mut beside = Beside::of(&mut task, rows, &learner, settings, input_dim)?;
+        let relative = beside.relative_noise(memory, rows);
+        if relative.is_some() || weighted.is_some() {
+            let targets = targets(&mut task, memory, input_dim);
+            let mut weigh = |mut learner: Learner, noise| -> Result<(Learner, Beside)> {
+                learner.weigh(memory, &targets, noise, settings)?;
+                let beside = Beside::of(&mut task, memory, &learner, settings, input_dim)?;
+                Ok((learner, beside))
+            };
+            if weighted.is_some() {
+                (learner, beside) = weigh(learner, None)?;
+            }
+            if relative.is_some() {
+                let other = weigh(learner.clone(), relative)?;
+                if other.1.density() > beside.density() + WORTHWHILE {
+                    (learner, beside) = other;
+                }
+            }
+        }
+        let Beside { corrections, spread, .. } = beside;
         let search = Some(Searched { rows: memory.len(), rising, is_brief, is_last });
         Ok(Self { task, learner: Box::new(learner), corrections, spread, growth: 1.0, search })
     }
@@ -90,47 +123,92 @@ impl<T: Task> Prepared<T> {
     }
 }
 
-/// What is learned beside a model, where that is wanted: corrections, and how noise varies.
-type Beside = (Option<Box<Corrections>>, Option<Box<Spread>>);
+/// The targets of the rows in memory, outliers with the noise that they were given.
+fn targets<T: Task>(task: &mut T, memory: &Memory, input_dim: usize) -> Vec<Target> {
+    let rows = memory.rows.x.chunks_exact(input_dim).zip(&memory.rows.y).zip(&memory.rows.noise);
+    let target = |((x, &y), &noise): ((&[f64], &f64), &f64)| {
+        let discounted = noise * task.discount(x, y);
+        task.row(y, discounted).each[0]
+    };
+    rows.map(target).collect()
+}
 
-/// What is learned beside the model that was found on the rows in memory, over what its inducing points read, or all
-/// coordinates. Rows in memory are gone through again, each predicted as if it had not been learned: all of them for their
-/// noise, and the last for corrections.
-fn beside<T: Task>(
-    task: &mut T,
-    memory: &Memory,
-    learner: &Learner,
-    settings: &Settings,
-    input_dim: usize,
-) -> Result<Beside> {
-    let rows = &memory.rows;
-    let (h, dim) = (learner.encoder().encode_all(&rows.x)?, learner.encoder().map().output_dim());
-    let first = learner.first().stats().lattice().points().map_or(0, |points| dim - points.dim());
-    let (processes, variance) = (learner.processes().len(), task.target_variance());
-    let has_spread = T::IS_NUMBER && settings.noise_may_vary();
-    let mut spread = has_spread.then(|| Spread::new(&h, dim, first)).transpose()?;
-    let corrections = || Corrections::new(&h, dim, first, processes, variance);
-    let mut corrections = settings.tracking.then(corrections).transpose()?;
-    // On a large grid a prediction takes too long.
-    let last =
-        if learner.first().follows_in_steps() { rows.len() } else { rows.len().saturating_sub(REPLAYED) };
-    let begin = if spread.is_none() || learner.first().follows_in_steps() { last } else { 0 };
-    for i in begin..rows.len() {
-        let x = &rows.x[i * input_dim..(i + 1) * input_dim];
-        if task.discount(x, rows.y[i]) > 1.0 {
-            // An outlier is no change.
-            continue;
+/// What is learned beside a model, where that is wanted.
+struct Beside {
+    corrections: Option<Box<Corrections>>,
+    spread: Option<Box<Spread>>,
+    /// Rows, by their number in memory: where they lie, what the model says about them without them, and their targets.
+    rows: Vec<(usize, Vec<f64>, Prediction, f64)>,
+}
+
+impl Beside {
+    /// What is learned beside the model that was found on the rows in memory, over what its inducing points read, or all
+    /// coordinates. Rows in memory are gone through again, each predicted as if it had not been learned: all of them for
+    /// their noise, and the last for corrections.
+    fn of<T: Task>(
+        task: &mut T,
+        memory: &Memory,
+        learner: &Learner,
+        settings: &Settings,
+        input_dim: usize,
+    ) -> Result<Self> {
+        let rows = &memory.rows;
+        let (h, dim) = (learner.encoder().encode_all(&rows.x)?, learner.encoder().map().output_dim());
+        let first = learner.first().stats().lattice().points().map_or(0, |points| dim - points.dim());
+        let (processes, variance) = (learner.processes().len(), task.target_variance());
+        let has_spread = T::IS_NUMBER && settings.noise_may_vary();
+        let mut spread = has_spread.then(|| Spread::new(&h, dim, first)).transpose()?;
+        let corrections = || Corrections::new(&h, dim, first, processes, variance);
+        let mut corrections = settings.tracking.then(corrections).transpose()?;
+        // On a large grid a prediction takes too long.
+        let last =
+            if learner.first().follows_in_steps() { rows.len() } else { rows.len().saturating_sub(REPLAYED) };
+        let begin = if spread.is_none() || learner.first().follows_in_steps() { last } else { 0 };
+        let mut seen = Vec::new();
+        for i in begin..rows.len() {
+            let x = &rows.x[i * input_dim..(i + 1) * input_dim];
+            if task.discount(x, rows.y[i]) > 1.0 {
+                // An outlier is no change.
+                continue;
+            }
+            let row = task.row(rows.y[i], rows.noise[i]);
+            if learner.encoder().scaling().reaches(x)
+                && let Ok(mut said) = learner.predict_without(x, row.each)
+            {
+                let h = &h[i * dim..(i + 1) * dim];
+                if spread.is_some() && learner.encoder().is_fixed() {
+                    seen.push((i, h.to_vec(), said[0], row.each[0].value));
+                }
+                corrections.iter_mut().filter(|_| i >= last).for_each(|own| own.step(h, &row, &mut said));
+                spread.iter_mut().for_each(|own| own.step(h, row.each[0].value, &mut said[0]));
+            }
         }
-        let row = task.row(rows.y[i], rows.noise[i]);
-        if learner.encoder().scaling().reaches(x)
-            && let Ok(mut said) = learner.predict_without(x, row.each)
-        {
-            let h = &h[i * dim..(i + 1) * dim];
-            corrections.iter_mut().filter(|_| i >= last).for_each(|own| own.step(h, &row, &mut said));
-            spread.iter_mut().for_each(|own| own.step(h, row.each[0].value, &mut said[0]));
-        }
+        Ok(Self { corrections: corrections.map(Box::new), spread: spread.map(Box::new), rows: seen })
     }
-    Ok((corrections.map(Box::new), spread.map(Box::new)))
+
+    /// The mean log density of rows, each given all others, with the noise that was found.
+    fn density(&self) -> f64 {
+        let Some(spread) = &self.spread else { return f64::NEG_INFINITY };
+        let density = |(_, h, said, y): &(usize, Vec<f64>, Prediction, f64)| {
+            let said = said.with_noise_times(spread.factor(h, said.mean));
+            let far = CLIP * said.std();
+            said.log_density(y.clamp(said.mean - far, said.mean + far))
+        };
+        self.rows.iter().map(density).sum::<f64>() / self.rows.len() as f64
+    }
+
+    /// How noisy rows are beside others, if they differ: `weighted` are those in memory with the noise that they were learned
+    /// with.
+    fn relative_noise(&self, memory: &Memory, weighted: &Memory) -> Option<RelativeNoise> {
+        let spread = self.spread.as_ref().filter(|_| !self.rows.is_empty())?;
+        let log = |(i, h, said, _): &(usize, Vec<f64>, Prediction, f64)| {
+            let learned = weighted.rows.noise[*i] / memory.rows.noise[*i];
+            (learned * spread.factor(h, said.mean)).ln()
+        };
+        let logs: Vec<f64> = self.rows.iter().map(log).collect();
+        let h: Vec<f64> = self.rows.iter().flat_map(|row| &row.1).copied().collect();
+        RelativeNoise::fitted(spread.basis(), &h, &logs)
+    }
 }
 
 /// A row that a successor has still to learn.
@@ -184,8 +262,11 @@ impl<T: Task> Successor<T> {
         settings: Settings,
         input_dim: usize,
         is_last: bool,
+        before: Option<Encoder>,
     ) -> Self {
-        Self::new(move || Prepared::by_search(task, &memory, &settings, input_dim, is_last))
+        let search =
+            move || Prepared::by_search(task, &memory, &settings, input_dim, is_last, before.as_ref());
+        Self::new(search)
     }
 
     /// One with hyperparameters from everything learned.

@@ -7,6 +7,7 @@
 //!
 //! Both are done at once, and the row waits; or beside the stream by a `successor`.
 
+use super::encoder::Encoder;
 use super::memory::Memory;
 use super::online::Online;
 use super::schedule::{brief, coarse, frugal, thorough};
@@ -47,8 +48,9 @@ impl<T: Task> Online<T> {
 
     fn search_memory(&mut self, is_last: bool) -> Result<()> {
         (self.searched_at, self.missed) = (self.memory.len(), 0);
+        let (task, before) = (self.task.clone(), self.weighting_encoder());
         let prepared =
-            Prepared::by_search(self.task.clone(), &self.memory, &self.settings, self.input_dim, is_last)?;
+            Prepared::by_search(task, &self.memory, &self.settings, self.input_dim, is_last, before)?;
         self.task = prepared.task.clone();
         self.adopt(prepared);
         Ok(())
@@ -139,7 +141,13 @@ impl<T: Task> Online<T> {
     /// Begins a search on the rows in memory beside the stream.
     pub(super) fn begin_search(&mut self, is_last: bool) {
         let (task, memory, settings) = (self.task.clone(), self.memory.clone(), self.settings.clone());
-        self.successor = Some(Successor::by_search(task, memory, settings, self.input_dim, is_last));
+        let before = self.weighting_encoder().cloned();
+        self.successor = Some(Successor::by_search(task, memory, settings, self.input_dim, is_last, before));
+    }
+
+    /// What encodes rows, if some are noisier than others.
+    fn weighting_encoder(&self) -> Option<&Encoder> {
+        self.learner.as_ref().map(|learner| learner.encoder()).filter(|encoder| encoder.has_relative_noise())
     }
 
     /// Lets what is prepared beside the stream catch up, with `all` rows or a few, and take over when it has.

@@ -65,6 +65,11 @@ impl Prediction {
         (self.variance + self.noise).sqrt()
     }
 
+    /// The same for an observation with `factor` times as much noise.
+    pub(crate) fn with_noise_times(self, factor: f64) -> Self {
+        Self { noise: self.noise * factor, ..self }
+    }
+
     /// log N(y; mean, variance + noise).
     pub fn log_density(&self, y: f64) -> f64 {
         let total = self.variance + self.noise;

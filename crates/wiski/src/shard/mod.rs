@@ -219,6 +219,10 @@ impl Shard {
         targets.extend(y.iter().map(|&y| scale.apply(y)));
         noises.clear();
         noises.extend(noise.unwrap_or_default().iter().map(|d| d / self.unit));
+        if self.model.encoder.has_relative_noise() {
+            let rows = h.chunks_exact(self.model.lattice.dim());
+            noises.extend(rows.map(|h| self.model.encoder.relative_noise(h)));
+        }
         // What would overflow the sums is rejected before anything changes.
         for (row, y) in targets.iter().enumerate() {
             finite("y²/noise", y * y / noises.get(row).unwrap_or(&1.0), row)?;
