@@ -453,17 +453,18 @@ fn every_row_is_answered_as_it_arrives() {
         writeln!(input, "{line}").unwrap();
         if i == 0 {
             output.read_line(&mut answer).unwrap();
-            assert_eq!(answer, "row,mean,std,residual,alarm,drift,lower,upper\n");
+            assert_eq!(answer, "row,mean,std,residual,alarm,drift,lower,upper,event\n");
         }
         answer.clear();
         // Would wait for ever if the answer came late.
         output.read_line(&mut answer).unwrap();
-        let cells: Vec<&str> = answer.trim_end().split(',').collect();
-        assert_eq!((cells.len(), cells[0]), (8, (i + 1).to_string().as_str()), "{answer}");
+        let cells: Vec<&str> = answer.trim_end().splitn(9, ',').collect();
+        assert_eq!((cells.len(), cells[0]), (9, (i + 1).to_string().as_str()), "{answer}");
         assert_eq!(cells[1].is_empty(), i < 20, "{answer}");
         // What comes after an outlier that was learned may well look odd to the model.
         if i <= 50 {
             assert_eq!(cells[4], if i == 50 { "1" } else { "0" }, "{answer}");
+            assert_eq!(cells[8].contains("outliers"), i == 50, "{answer}");
         }
         if i == 51 {
             assert!(!cells[1].is_empty() && cells[3].is_empty() && !cells[7].is_empty(), "{answer}");

@@ -46,3 +46,30 @@ fn missing_cells_are_errors_or_averaged_over() {
     // 3a has a deviation of .87, the kinds one of .82.
     assert!((0.6..1.2).contains(&std[1]) && (0.6..1.2).contains(&std[2]) && std[0] < 0.2, "{p}");
 }
+
+/// A sensor that dies and comes back is named when it does, in lines and in the report.
+#[test]
+fn a_column_that_dies_is_an_event() {
+    let folder = Folder::new();
+    let mut rows = String::from("a,b,y\n");
+    for i in 0..900_u32 {
+        let (a, b) = (f64::from(i * 7 % 100) / 10.0, f64::from(i * 13 % 90) / 10.0);
+        let b = if (500..700).contains(&i) { 4.5 } else { b };
+        rows += &format!("{a},{b},{}\n", a.sin() + 0.2 * b + 0.01 * f64::from(i * 31 % 17));
+    }
+    folder.write("data.csv", rows);
+    let lines = folder.ok("stream data.csv --target y --emit ndjson -q --report out");
+    let events: Vec<(u64, String)> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|line| line.get("events").is_some())
+        .map(|line| (line["row"].as_u64().unwrap(), line["events"].to_string()))
+        .collect();
+    let row_of = |text: &str| events.iter().find(|(_, said)| said.contains(text)).map(|(row, _)| *row);
+    // Fifty rows after the first that is stuck; the first that is not.
+    assert_eq!(row_of("b has been the same"), Some(550), "{events:?}");
+    assert_eq!(row_of("b changes again"), Some(701), "{events:?}");
+    assert_eq!(events.iter().filter(|(_, said)| said.contains("b has been the same")).count(), 1);
+    let page = folder.read("out/index.html");
+    assert!(page.contains("Events") && page.contains("b changes again"), "{page}");
+}

@@ -3,6 +3,7 @@
 //!
 //! What the user said (this file) is checked and opened (`plan`), run row by row (`run`) and printed (`lines`).
 
+mod events;
 mod feed;
 mod learner;
 mod lines;
@@ -90,7 +91,8 @@ pub(crate) struct Stream {
     #[arg(long)]
     json: bool,
 
-    /// Print a line for every row as it arrives: mean, standard deviation, standardized residual, alarm, drift, interval
+    /// Print a line for every row as it arrives: mean, standard deviation, standardized residual, alarm, drift, interval,
+    /// and events: a column that stops changing, outliers, rows without an input, a stream that changes
     #[arg(long, value_name = "FORMAT", value_enum, num_args = 0..=1, default_missing_value = "csv")]
     emit: Option<Emit>,
 

@@ -34,6 +34,8 @@ pub(crate) struct Report {
     pub headline: Vec<(String, String)>,
     /// The figures, in the order of the page.
     pub figures: Vec<Box<dyn Figure>>,
+    /// What happened beside the rows: when, and what.
+    pub events: Vec<(String, String)>,
     /// The settings of the run: names and values.
     pub settings: Vec<(String, String)>,
 }

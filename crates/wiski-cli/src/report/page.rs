@@ -22,6 +22,9 @@ pub(super) fn html(report: &Report, plates: &[Plate]) -> String {
         );
         body += &section(plate.heading, &figure);
     }
+    if !report.events.is_empty() {
+        body += &section("Events", &table(&report.events, "settings"));
+    }
     if !report.settings.is_empty() {
         body += &section("Settings", &table(&report.settings, "settings"));
     }

@@ -104,6 +104,7 @@ pub(super) fn write_report(folder: &Path, optimizer: &Optimizer) -> Result<PathB
         headline,
         figures,
         settings: vec![("Strategy".into(), settings)],
+        ..Report::default()
     };
     report::write(folder, &page)
 }

@@ -68,7 +68,7 @@ impl Emitted {
             let [first, second, third] = names(stored);
             let ends: &[&str] = if is_numbers(stored) { &["lower", "upper"] } else { &["set"] };
             let all = ["row", first, second, third, "alarm", "drift"];
-            all.iter().chain(ends).for_each(|name| out.text(name));
+            all.iter().chain(ends).chain(&["event"]).for_each(|name| out.text(name));
             out.end_row()?;
             out.flush()?;
         }
@@ -80,8 +80,8 @@ impl Emitted {
         row: &Row,
         answer: Option<&Answer>,
         promise: &Promise,
-        off: Option<f64>,
-        alarm: bool,
+        (off, alarm): (Option<f64>, bool),
+        events: &[String],
         stored: &Stored,
     ) -> Result<()> {
         let drifts = learner::drifts(&stored.model);
@@ -104,6 +104,9 @@ impl Emitted {
             } else {
                 line["set"] = json!(promise.set);
             }
+            if !events.is_empty() {
+                line["events"] = json!(events);
+            }
             out.line(&line.to_string())?;
         } else {
             out.number(row.number as f64);
@@ -122,6 +125,7 @@ impl Emitted {
             } else {
                 out.text(&promise.set.as_deref().unwrap_or_default().join("|"));
             }
+            out.text(&events.join("; "));
             out.end_row()?;
         }
         Ok(out.flush()?)

@@ -77,11 +77,18 @@ impl Recording {
     }
 
     /// Writes the page; its path.
-    pub(crate) fn write(&self, folder: &Path, input: &str, summary: &Summary) -> Result<PathBuf> {
+    pub(crate) fn write(
+        &self,
+        folder: &Path,
+        input: &str,
+        summary: &Summary,
+        events: &[(String, String)],
+    ) -> Result<PathBuf> {
         let columns = &summary.stored.columns;
         let mut report = Report {
             title: format!("{} from {}", columns.target, columns.inputs.join(", ")),
             summary: format!("Every row of {input} was predicted before it was learned."),
+            events: events.to_vec(),
             settings: summary.lines(),
             ..Report::default()
         };

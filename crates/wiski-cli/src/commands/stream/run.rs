@@ -13,6 +13,7 @@ use wiski::Horizon;
 use wiski::model::{Prequential, PrequentialClasses};
 use wiski::persist::{self, Answer, Model, Stored, Target};
 
+use super::events::Events;
 use super::feed::Feed;
 use super::learner::Learner;
 use super::lines::{self, Emitted, Predictions, Promise};
@@ -32,6 +33,7 @@ pub(super) struct Run<'a> {
     recording: Option<Recording>,
     predictions: Option<Predictions>,
     emitted: Option<Emitted>,
+    events: Events,
     progress: Progress,
     /// Rows kept for the test at the end.
     held_out: Vec<Row>,
@@ -56,6 +58,7 @@ impl<'a> Run<'a> {
             recording: options.report.is_some().then(|| Recording::new(stored)),
             predictions,
             emitted,
+            events: Events::default(),
             progress: Progress::new(!options.quiet && options.emit.is_none()),
             held_out: Vec::new(),
             chance: Xoshiro256PlusPlus::seed_from_u64(options.model_options.seed ^ 0x9E37_79B9_7F4A_7C15),
@@ -138,6 +141,10 @@ impl<'a> Run<'a> {
             let was_learned = learned.target != Target::Missing;
             promise = Promise::new(&self.options.interval_options, answer.as_ref(), was_learned, stored)?;
         }
+        let mut events = Vec::new();
+        if self.recording.is_some() || self.emitted.is_some() {
+            events = self.events.after_row(row.number, stored);
+        }
         if let Some(recording) = &mut self.recording {
             let level = self.options.interval_options.level(&stored.model);
             recording.push(self.rows, row, answer.as_ref(), &promise, level, stored);
@@ -148,7 +155,7 @@ impl<'a> Run<'a> {
         if let Some(emitted) = &mut self.emitted {
             let off = lines::residual(row, answer.as_ref(), stored);
             let alarm = lines::is_alarm(off, answer.as_ref(), self.options.alarm);
-            emitted.row(row, answer.as_ref(), &promise, off, alarm, stored)?;
+            emitted.row(row, answer.as_ref(), &promise, (off, alarm), &events, stored)?;
         }
         if self.rows.is_multiple_of(256) {
             self.progress.show(self.rows, feed.progress(), &self.learner.stored().model);
@@ -273,7 +280,7 @@ impl<'a> Run<'a> {
             report: None,
         };
         if let (Some(folder), Some(recording)) = (&self.options.report, &self.recording) {
-            let page = recording.write(folder, feed.name(), &summary)?;
+            let page = recording.write(folder, feed.name(), &summary, &self.events.listed)?;
             summary.report = Some(page.display().to_string());
         }
         self.bad.report();
