@@ -30,6 +30,8 @@
 //! # Ok::<(), datafusion::error::DataFusionError>(()) }).unwrap();
 //! ```
 
+#[cfg(feature = "ballista")]
+pub mod cluster;
 mod columns;
 pub mod fit;
 mod predict;

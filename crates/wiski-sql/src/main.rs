@@ -60,24 +60,48 @@ struct Query {
 
 #[derive(Args)]
 struct Session {
-    /// The number of threads; as many as there are cores unless told otherwise
+    /// The number of threads, or of partitions on a cluster; as many as there are cores unless told otherwise
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
     /// Rows that are worked on together
     #[arg(long, value_name = "ROWS", default_value_t = 8192)]
     batch: usize,
+
+    /// Send queries to a cluster of wiski-executors, where its wiski-scheduler listens; files and shapes must lie where
+    /// all of them find them
+    #[arg(long, value_name = "df://HOST:PORT")]
+    cluster: Option<String>,
 }
 
 impl Session {
-    fn context(&self) -> Result<SessionContext> {
+    async fn context(&self) -> Result<SessionContext> {
         if self.batch == 0 || self.threads == Some(0) {
             bail!("--threads and --batch must be at least 1");
         }
         let config = SessionConfig::new().with_batch_size(self.batch);
-        let threads = self.threads;
-        Ok(session(threads.map_or(config.clone(), |threads| config.with_target_partitions(threads))))
+        let config = match self.threads {
+            Some(threads) => config.with_target_partitions(threads),
+            None => config,
+        };
+        match &self.cluster {
+            None => Ok(session(config)),
+            Some(url) => on_cluster(url, config).await,
+        }
     }
+}
+
+#[cfg(feature = "ballista")]
+async fn on_cluster(url: &str, config: SessionConfig) -> Result<SessionContext> {
+    wiski_sql::cluster::session(url, config).await.with_context(|| format!("--cluster {url}"))
+}
+
+#[cfg(not(feature = "ballista"))]
+#[expect(clippy::unused_async, reason = "the same face with and without a cluster")]
+async fn on_cluster(_: &str, _: SessionConfig) -> Result<SessionContext> {
+    bail!(
+        "--cluster: this program was built without: cargo install --path crates/wiski-sql --features ballista"
+    )
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -164,7 +188,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 impl Query {
     async fn run(&self) -> Result<()> {
         let Some(query) = &self.text else { bail!("a query is needed") };
-        let context = self.session.context()?;
+        let context = self.session.context().await?;
         let mut answer = Vec::new();
         for statement in DFParser::parse_sql(query)? {
             let plan = context.state().statement_to_plan(statement).await?;
@@ -247,7 +271,7 @@ impl FitFiles {
             shape,
             settings,
         };
-        let model = fit.run(&self.session.context()?).await?;
+        let model = fit.run(&self.session.context().await?).await?;
         persist::save(&self.output, &model)?;
         let ignored = model.model.ignored();
         let mut out = std::io::stdout();
