@@ -13,21 +13,29 @@ pub(crate) struct Latencies {
     counts: Vec<u64>,
     total: u64,
     longest: f64,
-}
-
-impl Default for Latencies {
-    fn default() -> Self {
-        Self { counts: vec![0; BUCKETS], total: 0, longest: 0.0 }
-    }
+    /// What no time is to exceed, and how many did.
+    bound: Option<f64>,
+    above: u64,
 }
 
 impl Latencies {
+    /// None so far; none is to exceed `bound`.
+    pub(crate) fn new(bound: Option<f64>) -> Self {
+        Self { counts: vec![0; BUCKETS], total: 0, longest: 0.0, bound, above: 0 }
+    }
+
+    /// The bound, and how many times were longer.
+    pub(crate) fn above_bound(&self) -> Option<(f64, u64)> {
+        Some((self.bound?, self.above))
+    }
+
     /// Takes in a time in seconds.
     pub(crate) fn record(&mut self, seconds: f64) {
         let place = (STEPS * (seconds / SHORTEST).max(1.0).log2()) as usize;
         self.counts[place.min(BUCKETS - 1)] += 1;
         self.total += 1;
         self.longest = self.longest.max(seconds);
+        self.above += u64::from(self.bound.is_some_and(|bound| seconds > bound));
     }
 
     /// The time that a share of all do not exceed; `None` without any.
@@ -61,21 +69,33 @@ pub(crate) fn text(seconds: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
+/// A time such as 5ms in seconds.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    let units = [("ms", 1e-3), ("us", 1e-6), ("µs", 1e-6), ("s", 1.0)];
+    let found = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?.trim(), scale)));
+    let time = found.and_then(|(number, scale)| Some(number.parse::<f64>().ok()? * scale));
+    time.filter(|time| *time > 0.0 && time.is_finite())
+        .ok_or("a time such as 5ms, 500us or 1s is needed".into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn quantiles_are_those_of_all_times() {
-        let mut latencies = Latencies::default();
+        let mut latencies = Latencies::new(Some(900.5e-6));
         assert_eq!(latencies.quantile(0.5), None);
         (1..=1000).for_each(|i| latencies.record(1e-6 * f64::from(i)));
         for (share, wanted) in [(0.5, 500e-6), (0.99, 990e-6), (1.0, 1e-3)] {
             let found = latencies.quantile(share).unwrap();
             assert!((found / wanted - 1.0).abs() < 0.035, "{share}: {found}");
         }
+        assert_eq!(latencies.above_bound(), Some((900.5e-6, 100)));
         latencies.record(100.0);
         assert_eq!((latencies.longest(), text(latencies.longest())), (100.0, "100 s".into()));
         assert_eq!([2.5e-3, 0.000_012_34, 4e-9].map(text), ["2.50 ms", "12.3 µs", "4.00 ns"]);
+        assert_eq!(["5ms", "500us", "1.5 s"].map(|text| seconds(text).unwrap()), [5e-3, 500e-6, 1.5]);
+        assert!(["5", "ms", "-1ms", "0s", "infs"].iter().all(|text| seconds(text).is_err()));
     }
 }

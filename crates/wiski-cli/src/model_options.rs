@@ -58,7 +58,8 @@ pub(crate) struct ModelOptions {
     learn: Option<String>,
 
     /// Let a row count half after so many rows; with --time-col after so much time: 90m, 12h or 7d for
-    /// dates and times, a number in the unit of the column for plain numbers
+    /// dates and times, a number in the unit of the column for plain numbers. With auto, as by default, nothing fades, and
+    /// predictions follow the last rows over whichever span predicts best
     #[arg(long, value_name = "SPAN")]
     half_life: Option<String>,
 
@@ -357,7 +358,9 @@ impl ModelOptions {
     }
 
     fn half_life(&self, timed: bool) -> Result<Option<HalfLife>> {
-        let Some(text) = &self.half_life else { return Ok(None) };
+        let is_auto = self.half_life.as_deref() == Some("auto");
+        ensure!(!(is_auto && self.no_tracking), "--half-life auto: that is what --no-tracking turns off");
+        let Some(text) = self.half_life.as_ref().filter(|_| !is_auto) else { return Ok(None) };
         let unit = time_unit(text);
         let span = number("--half-life", if unit.is_some() { &text[..text.len() - 1] } else { text })?;
         ensure!(span > 0.0, "--half-life: {text} is not above 0");

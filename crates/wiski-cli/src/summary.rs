@@ -139,6 +139,7 @@ impl Summary<'_> {
                 "total": self.seconds, "per_row": self.seconds / (self.rows as f64).max(1.0),
                 "p50": self.latencies.quantile(0.5), "p99": self.latencies.quantile(0.99),
                 "p99.9": self.latencies.quantile(0.999), "max": self.latencies.longest(),
+                "rows_above_max_latency": self.latencies.above_bound().map(|(_, rows)| rows),
             },
             "rank": process.map(|(_, p)| p.rank()),
             "engine": process.map(|(_, p)| p.engine()),
@@ -187,6 +188,9 @@ impl Summary<'_> {
                 "a row took",
                 format!("{half} (half of them), {most} (99 %), {nearly} (99.9 %), {longest} at most"),
             );
+        }
+        if let Some((bound, rows)) = self.latencies.above_bound() {
+            line("slower than", format!("{}: {rows} rows", latency::text(bound)));
         }
         if let Some((class, process)) = process(&self.stored.model) {
             line("grid", grids_and_rank(process));

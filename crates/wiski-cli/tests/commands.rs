@@ -568,3 +568,19 @@ fn completions_and_manual_pages() {
         assert!(folder.path("pages/of/it").join(name).is_file(), "{name}");
     }
 }
+
+#[test]
+fn rows_that_take_longer_than_they_may_are_counted() {
+    let folder = folder();
+    let run = |more: &str| folder.json(&format!("stream data.csv --target y --json -q {more}"));
+    let (bounded, free) = (run("--max-latency 1us"), run(""));
+    // The row that begins a search takes more than a microsecond; in ten seconds everything is done.
+    assert!(bounded["seconds"]["rows_above_max_latency"].as_u64().unwrap() > 0, "{bounded}");
+    assert_eq!(run("--max-latency 10s")["seconds"]["rows_above_max_latency"], 0);
+    assert!(free["seconds"]["rows_above_max_latency"].is_null());
+    assert!(folder.ok("stream data.csv --target y --max-latency 10s").contains("0 rows"));
+    folder.rejected("stream data.csv --target y --max-latency 5", "a time such as 5ms");
+    // What is on by default can be asked for by its name.
+    assert_eq!(run("--half-life auto")["prequential"], free["prequential"]);
+    folder.rejected("stream data.csv --target y --half-life auto --no-tracking", "--no-tracking turns off");
+}

@@ -1,5 +1,4 @@
 //! `wiski stream`: predict, then learn, row after row.
-
 //!
 //! What the user said (this file) is checked and opened (`plan`), run row by row (`run`) and printed (`lines`).
 
@@ -21,6 +20,7 @@ use self::learner::JournalOptions;
 use self::plan::Plan;
 use crate::files::Waiting;
 use crate::intervals::IntervalOptions;
+use crate::latency;
 use crate::model_options::ModelOptions;
 use crate::reading::ReadingOptions;
 
@@ -102,6 +102,11 @@ pub(crate) struct Stream {
     #[arg(long, value_name = "HOW", value_enum)]
     search: Option<Search>,
 
+    /// No row is to wait longer, as 5ms: searches and refits are done beside the stream, and rows that took longer are
+    /// counted in the summary
+    #[arg(long, value_name = "TIME", value_parser = latency::seconds)]
+    max_latency: Option<f64>,
+
     /// Raise an alarm where the target is so many standard deviations off
     #[arg(long, value_name = "SIGMAS", default_value_t = 4.0)]
     alarm: f64,
@@ -157,7 +162,7 @@ impl Stream {
         let is_live = self.input == "-" && self.emit.is_some() && self.journal.journal.is_none();
         match self.search {
             Some(Search::Background) => Upkeep::Background,
-            None if is_live => Upkeep::Background,
+            None if is_live || self.max_latency.is_some() => Upkeep::Background,
             Some(Search::Wait) | None => Upkeep::Wait,
         }
     }

@@ -64,7 +64,7 @@ impl<'a> Run<'a> {
             chance: Xoshiro256PlusPlus::seed_from_u64(options.model_options.seed ^ 0x9E37_79B9_7F4A_7C15),
             rows: 0,
             passed_over: 0,
-            latencies: Latencies::default(),
+            latencies: Latencies::new(options.max_latency),
             start: Instant::now(),
             learner,
         })
