@@ -55,7 +55,7 @@ fn a_column_that_dies_is_an_event() {
     for i in 0..900_u32 {
         let (a, b) = (f64::from(i * 7 % 100) / 10.0, f64::from(i * 13 % 90) / 10.0);
         let b = if (500..700).contains(&i) { 4.5 } else { b };
-        rows += &format!("{a},{b},{}\n", a.sin() + 0.2 * b + 0.01 * f64::from(i * 31 % 17));
+        writeln!(rows, "{a},{b},{}", a.sin() + 0.2 * b + 0.01 * f64::from(i * 31 % 17)).unwrap();
     }
     folder.write("data.csv", rows);
     let lines = folder.ok("stream data.csv --target y --emit ndjson -q --report out");
