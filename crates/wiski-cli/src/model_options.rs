@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
+use wiski::engine::Accuracy;
 use wiski::engine::Engine;
-use wiski::large::Accuracy;
 use wiski::model::{HalfLife, InputScaling, Missing, NoiseModel, StartValue};
 use wiski::persist::CalendarPart;
 use wiski::{Kernel, OffGrid, Schedule, Settings};

@@ -13,13 +13,13 @@ use wiski::conformal::{Conformal, Horizon, Score};
 use wiski::evidence::Evidence;
 use wiski::feature::{Normalizer, Tape};
 use wiski::grid::{Grid, Lattice};
+use wiski::internals::structure::{Symmetric, Toeplitz, ToeplitzMethod};
 use wiski::kernel::{Family, Kernel};
 use wiski::learn::{HyperSpace, LbfgsB};
 use wiski::model::{IntervalKind, Intervals};
 use wiski::points::Points;
 use wiski::posterior::{Posterior, Prediction, Workspace};
 use wiski::stats::Stats;
-use wiski::structure::{Symmetric, Toeplitz, ToeplitzMethod};
 use wiski::{Features, OnlineGp, OnlineRegressor, Pool, Schedule, Settings, Wiski};
 
 /// The default cut-off of the model.

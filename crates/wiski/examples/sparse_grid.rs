@@ -12,7 +12,7 @@ use std::time::Instant;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::grid::Grid;
-use wiski::large::sparse::SparsePosterior;
+use wiski::internals::large::sparse::SparsePosterior;
 use wiski::{Kernel, Result, Stats};
 
 const GRIDS: [&str; 10] = [

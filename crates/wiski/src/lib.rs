@@ -23,24 +23,26 @@
 //!
 //! 1. [`feature`]: maps from input columns to grid coordinates, x → h, and streaming input moments.
 //! 2. [`kernel`]: stationary kernels, their sums and products, their gradients.
-//! 3. [`points`], [`grid`], [`interp`]: inducing points, regular grids and cubic interpolation weights, x → w.
+//! 3. [`points`], [`grid`], [`internals::interp`]: inducing points, regular grids and cubic interpolation weights, x → w.
 //! 4. [`likelihood`]: class labels as targets with known noise, latent values as class probabilities.
-//! 5. [`structure`]: Toeplitz, Kronecker, stencil and block matrices.
-//! 6. [`prior`]: the root B of the prior covariance on the grid, with adaptive rank p.
+//! 5. [`internals::structure`]: Toeplitz, Kronecker, stencil and block matrices.
+//! 6. [`internals::prior`]: the root B of the prior covariance on the grid, with adaptive rank p.
 //! 7. [`stats`]: sufficient statistics, the only thing that data touches.
 //! 8. [`posterior`]: mean and covariance from statistics; constant-time conditioning; predictions.
 //! 9. [`evidence`]: the log marginal likelihood and its gradient in every hyperparameter.
-//! 10. [`large`]: engines for grids from two thousand to a million points.
+//! 10. [`internals::large`]: engines for grids from two thousand to a million points.
 //! 11. [`engine`]: one interface for the posteriors of all engines, and which one is used.
 //! 12. [`learn`]: optimizers, transforms and priors for hyperparameters; projections and sums of grids chosen on
 //!     rows in memory; inducing points learned on them.
-//! 13. [`exact`]: the exact process without a grid, for few rows.
+//! 13. [`internals::exact`]: the exact process without a grid, for few rows.
 //! 14. [`conformal`]: intervals that hold along a stream, whatever the data do.
 //! 15. [`time`]: series with trend, seasons, inputs and lags, and their forecasts.
 //! 16. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
 //!     rows.
 //!
 //! 17. [`decide`], [`persist`], [`shard`]: where to look next; models in files; models of rows that lie on many machines.
+//!
+//! What is in [`internals`] is there for experiments with the engine; everything else is for users.
 //!
 //! # Features
 //!
@@ -63,7 +65,7 @@ mod saved;
 mod simd;
 mod threads;
 
-pub mod dense;
+mod dense;
 
 pub mod feature;
 
@@ -72,13 +74,13 @@ pub mod kernel;
 pub mod points;
 
 pub mod grid;
-pub mod interp;
+mod interp;
 
 pub mod likelihood;
 
-pub mod structure;
+mod structure;
 
-pub mod prior;
+mod prior;
 
 pub mod stats;
 
@@ -86,13 +88,13 @@ pub mod posterior;
 
 pub mod evidence;
 
-pub mod large;
+mod large;
 
 pub mod engine;
 
 pub mod learn;
 
-pub mod exact;
+mod exact;
 
 pub mod conformal;
 
@@ -105,6 +107,8 @@ pub mod decide;
 pub mod persist;
 
 pub mod shard;
+
+pub mod internals;
 
 pub use conformal::{Horizon, Interval};
 pub use error::{Error, IoError, Result};

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use rand::RngExt;
 use wiski::decide::IntegratedVariance;
 use wiski::grid::Lattice;
+use wiski::internals::prior::Prior;
 use wiski::posterior::{Joint, Posterior, Surrogate, Workspace};
-use wiski::prior::Prior;
 use wiski::stats::Stats;
 use wiski::{Kernel, OnlineGp, Wiski};
 

@@ -247,7 +247,8 @@ fn a_posterior_needs_its_own_grid() {
     let stats = Stats::new(unit_grid(&[9, 10]));
     let other = Stats::new(unit_grid(&[9, 11]));
     let prior =
-        wiski::prior::Prior::new(other.lattice(), &[Kernel::rbf(&[0.4, 0.4]).unwrap()], 1e-12).unwrap();
+        wiski::internals::prior::Prior::new(other.lattice(), &[Kernel::rbf(&[0.4, 0.4]).unwrap()], 1e-12)
+            .unwrap();
     let prior = std::sync::Arc::new(prior);
     assert!(matches!(Posterior::new(prior.clone(), &stats, 0.1), Err(Error::Unsupported { .. })));
     let posterior = Posterior::new(prior, &other, 0.1).unwrap();

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use common::*;
 use wiski::evidence::Evidence;
 use wiski::grid::Lattice;
+use wiski::internals::prior::Prior;
 use wiski::kernel::Kernel;
 use wiski::posterior::{Posterior, Workspace};
-use wiski::prior::Prior;
 use wiski::stats::Stats;
 
 /// Keep every eigenvalue above rounding noise.

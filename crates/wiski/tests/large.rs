@@ -6,11 +6,11 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::engine::Engine;
 use wiski::grid::Grid;
-use wiski::large::{Accuracy, KrylovPosterior};
+use wiski::internals::large::{Accuracy, KrylovPosterior};
+use wiski::internals::prior::Prior;
 use wiski::learn::{HyperSpace, LbfgsB};
 use wiski::persist::{load, save};
 use wiski::posterior::Workspace;
-use wiski::prior::Prior;
 use wiski::{
     Error, Evidence, Features, Kernel, OnlineGp, OnlineRegressor, Posterior, Settings, Stats, Wiski,
 };

@@ -6,8 +6,8 @@ use common::*;
 use rand::RngExt;
 use wiski::evidence::Evidence;
 use wiski::grid::{Axis, Grid, Lattice};
+use wiski::internals::large::sparse::SparsePosterior;
 use wiski::kernel::{Family, Kernel};
-use wiski::large::sparse::SparsePosterior;
 use wiski::stats::Stats;
 use wiski::{Error, Posterior};
 

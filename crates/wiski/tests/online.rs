@@ -8,8 +8,8 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 use wiski::engine::Engine;
 use wiski::grid::{Axis, Grid, Lattice};
+use wiski::internals::prior::Prior;
 use wiski::posterior::{Posterior, Workspace};
-use wiski::prior::Prior;
 use wiski::stats::Stats;
 use wiski::{Error, Kernel, OffGrid, OnlineGp, Outcome, Wiski};
 

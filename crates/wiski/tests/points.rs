@@ -11,11 +11,11 @@ use rand::RngExt;
 use wiski::engine::Engine;
 use wiski::evidence::Evidence;
 use wiski::grid::{Grid, Lattice};
+use wiski::internals::prior::Prior;
 use wiski::kernel::{Family, Kernel};
 use wiski::learn::{HyperSpace, LbfgsB};
 use wiski::points::Points;
 use wiski::posterior::{Joint, Posterior, Prediction, Surrogate, Workspace};
-use wiski::prior::Prior;
 use wiski::stats::Stats;
 use wiski::{Error, OffGrid, OnlineGp, Wiski};
 

@@ -19,11 +19,11 @@ use super::descent::{Descent, Training};
 use super::encoder::Encoder;
 use super::hyper::{Hyper, Priors};
 use super::kept;
-use wiski::dense::{
+use wiski::internals::dense::{
     Growing, apply_transposed, dot, inverse_of_cholesky, log_det, solve_cholesky, solve_vector,
 };
-use wiski::exact::KernelPosterior;
-use wiski::exact::Slots;
+use wiski::internals::exact::KernelPosterior;
+use wiski::internals::exact::Slots;
 
 /// An exact Gaussian process that keeps every row.
 #[derive(Debug, Clone)]
@@ -285,7 +285,7 @@ impl OnlineGp for ExactGp {
         let h = self.encoder.features(x)?;
         let mut k = self.hyper.kernel.matrix(&self.h, &h);
         mean.copy_from_slice(&apply_transposed(k.as_ref(), self.weights()?));
-        wiski::dense::solve_lower(self.factor()?.factor(), k.as_mut());
+        wiski::internals::dense::solve_lower(self.factor()?.factor(), k.as_mut());
         for (j, v) in variance.iter_mut().enumerate() {
             let white = k.col_as_slice(j);
             *v = (self.hyper.kernel.variance() - dot(white, white)).max(0.0);

@@ -4,7 +4,7 @@
 //! that the paper's learning rates mean what they meant there.
 
 use wiski::Result;
-use wiski::exact::Covariance;
+use wiski::internals::exact::Covariance;
 use wiski::learn::{Hyperprior, Transform};
 
 /// A kernel and the noise variance σ².

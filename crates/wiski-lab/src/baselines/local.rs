@@ -24,7 +24,7 @@ use super::encoder::Encoder;
 use super::exact::{ExactGp, Slopes};
 use super::hyper::Hyper;
 use super::kept;
-use wiski::dense::{Growing, dot, log_det, solve_cholesky, solve_vector};
+use wiski::internals::dense::{Growing, dot, log_det, solve_cholesky, solve_vector};
 
 /// A mixture of small exact Gaussian processes.
 #[derive(Debug, Clone)]

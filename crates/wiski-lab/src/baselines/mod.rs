@@ -38,7 +38,7 @@ pub use pcg::{Iterations, PcgGp};
 pub use sgpr::StreamingSgpr;
 pub use ski::{BatchSki, SkiIterations};
 pub use svgp::{Likelihood, StreamingSvgp, SvgpOptions};
-pub use wiski::exact::{Covariance, KernelPosterior};
+pub use wiski::internals::exact::{Covariance, KernelPosterior};
 
 /// What a cell holds, computed when it is first asked for: how models whose posterior follows from their rows predict
 /// without being changed.

@@ -21,8 +21,10 @@ use wiski::{Error, OnlineGp, Outcome, Prediction, Result};
 use super::descent::{Descent, Training};
 use super::encoder::Encoder;
 use super::hyper::Hyper;
-use wiski::dense::{apply_transposed, cholesky, dot, log_det, solve_lower, solve_lower_transposed};
-use wiski::exact::{Covariance, Slots};
+use wiski::internals::dense::{
+    apply_transposed, cholesky, dot, log_det, solve_lower, solve_lower_transposed,
+};
+use wiski::internals::exact::{Covariance, Slots};
 
 /// P̂ = L Lᵀ + N with N diagonal.
 #[derive(Debug, Clone)]

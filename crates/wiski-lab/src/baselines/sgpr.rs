@@ -24,7 +24,7 @@ use super::descent::{Descent, Training};
 use super::encoder::Encoder;
 use super::hyper::Hyper;
 use super::sparse::{Basis, Memory, Returned};
-use wiski::dense::{
+use wiski::internals::dense::{
     apply, apply_transposed, cholesky, dot, inner, inverse_of_cholesky, log_det, solve_cholesky, solve_lower,
 };
 

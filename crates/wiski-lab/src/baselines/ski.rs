@@ -15,8 +15,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::f64::consts::TAU;
 use std::sync::OnceLock;
 use wiski::grid::Grid;
+use wiski::internals::structure::{Kronecker, Symmetric, Toeplitz};
 use wiski::learn::Adam;
-use wiski::structure::{Kronecker, Symmetric, Toeplitz};
 use wiski::{Error, OnlineGp, Outcome, Prediction, Result};
 
 use super::descent::{Descent, Training};
@@ -24,8 +24,8 @@ use super::encoder::Encoder;
 use super::hyper::Hyper;
 use super::kept;
 use super::pcg::conjugate_gradients;
-use wiski::dense::{cholesky, dot, log_det, solve_lower};
-use wiski::exact::Covariance;
+use wiski::internals::dense::{cholesky, dot, log_det, solve_lower};
+use wiski::internals::exact::Covariance;
 
 /// How far iterations go.
 #[derive(Debug, Clone, Copy, PartialEq)]

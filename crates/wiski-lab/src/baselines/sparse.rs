@@ -23,8 +23,10 @@
 use faer::{Mat, MatRef};
 use wiski::Result;
 
-use wiski::dense::{cholesky, congruence, solve_lower, solve_lower_transposed, solve_vector_transposed};
-use wiski::exact::{Covariance, Slots};
+use wiski::internals::dense::{
+    cholesky, congruence, solve_lower, solve_lower_transposed, solve_vector_transposed,
+};
+use wiski::internals::exact::{Covariance, Slots};
 
 /// Inducing points with the factor of their covariance.
 pub(super) struct Basis<'a> {
@@ -126,7 +128,7 @@ impl Memory {
 mod tests {
     use super::*;
     use crate::baselines::testing::{assert_gradient, hyper, rows};
-    use wiski::dense::inner;
+    use wiski::internals::dense::inner;
 
     #[test]
     fn vjps_match_central_differences() {

@@ -32,11 +32,11 @@ use super::descent::{Descent, Training};
 use super::encoder::Encoder;
 use super::hyper::Hyper;
 use super::sparse::{Basis, Memory, Returned};
-use wiski::dense::{
+use wiski::internals::dense::{
     apply, apply_transposed, congruence, dot, inner, inverse_of_cholesky, solve_lower,
     solve_vector_transposed,
 };
-use wiski::exact::KernelPosterior;
+use wiski::internals::exact::KernelPosterior;
 
 /// What a target says about the function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -436,7 +436,7 @@ mod tests {
     use super::*;
     use crate::baselines::exact::ExactGp;
     use crate::baselines::testing::{assert_gradient, hyper, rows};
-    use wiski::dense::{cholesky, solve_cholesky};
+    use wiski::internals::dense::{cholesky, solve_cholesky};
 
     const OPTIONS: SvgpOptions = SvgpOptions { inducing: 6, beta: 1.0, steps: 1, jitter: 1e-3, seed: 1 };
 

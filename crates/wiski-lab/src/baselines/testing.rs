@@ -1,7 +1,7 @@
 //! What the tests of the baselines share.
 
 use super::hyper::Hyper;
-use wiski::exact::Covariance;
+use wiski::internals::exact::Covariance;
 
 /// Compares a gradient with central differences: error h² + ε|f|/h with h = 10⁻⁵ of the size of the unknown.
 pub(super) fn assert_gradient(x: &[f64], gradient: &[f64], f: impl Fn(&[f64]) -> f64, tolerance: f64) {

@@ -12,7 +12,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use wiski::grid::Grid;
-use wiski::large::{Accuracy, KrylovPosterior, SparsePosterior};
+use wiski::internals::large::{Accuracy, KrylovPosterior, SparsePosterior};
 use wiski::learn::{HyperSpace, Hyperparameters, LbfgsB};
 use wiski::model::Prequential;
 use wiski::{Evidence, Kernel, Predictor, Stats};

@@ -21,9 +21,10 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::evidence::Evidence;
 use crate::kernel::Kernel;
+pub use crate::large::Accuracy;
+use crate::large::KrylovPosterior;
 #[cfg(doc)]
 use crate::large::SparsePosterior;
-use crate::large::{Accuracy, KrylovPosterior};
 use crate::pool::Pool;
 use crate::posterior::{
     Drift, FunctionSample, Posterior, Prediction, PredictionGradient, Predictor, Workspace,

@@ -14,7 +14,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result, length};
+use super::Outcome;
+use super::online::{Online, check_row};
+use super::settings::Missing;
+use super::task::Task;
+use crate::error::{Error, Result, finite, length};
 use crate::posterior::Prediction;
 
 /// At least so many rows are kept; when there are twice as many, every other goes.
@@ -86,6 +90,31 @@ pub(crate) fn averaged_each(all: &[Vec<Prediction>]) -> Vec<Prediction> {
     let processes = all.first().map_or(0, Vec::len);
     let of = |process: usize| all.iter().map(|said| said[process]).collect::<Vec<_>>();
     (0..processes).map(|process| averaged(&of(process))).collect()
+}
+
+impl<T: Task> Online<T> {
+    /// Predicts a row of which inputs are missing. Nothing is learned of it, but that there was one.
+    pub(super) fn leave_out_incomplete(&mut self, x: &[f64], y: f64) -> Result<Outcome> {
+        length("x", self.input_dim, x.len())?;
+        finite("y", y, 0)?;
+        let rows = self.donors.completed(x)?;
+        check_row(&rows[0], self.input_dim)?;
+        self.said.clear();
+        if self.learner.is_some() {
+            self.said = averaged_each(&rows.iter().map(|x| self.predict_all(x)).collect::<Result<Vec<_>>>()?);
+        }
+        self.donors.lent += 1;
+        Ok(Outcome::Incomplete)
+    }
+
+    /// The rows that a row may be: itself, unless inputs are missing and may be.
+    pub(crate) fn completed(&self, x: &[f64]) -> Result<Vec<Vec<f64>>> {
+        if self.settings.missing == Missing::Marginalize && is_incomplete(x) {
+            length("x", self.input_dim, x.len())?;
+            return self.donors.completed(x);
+        }
+        Ok(Vec::new())
+    }
 }
 
 #[cfg(test)]

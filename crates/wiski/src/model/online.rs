@@ -16,7 +16,7 @@ use super::corrections::{Change, Corrections};
 use super::guard::REACH;
 use super::learner::Learner;
 use super::memory::Memory;
-use super::missing::{Donors, averaged_each, is_incomplete};
+use super::missing::{Donors, is_incomplete};
 use super::reader::{Published, Reader};
 use super::remarks::{Remark, coarse_axes};
 use super::schedule::Fading;
@@ -64,7 +64,7 @@ pub(crate) struct Online<T: Task> {
     pub(super) spread: Option<Box<Spread>>,
     /// What the processes predicted for the last row before they learned it; nothing in the warm-up.
     #[serde(skip)]
-    said: Vec<Prediction>,
+    pub(super) said: Vec<Prediction>,
     #[serde(skip)]
     failure: Option<Error>,
     /// Complete rows, where others may be incomplete.
@@ -270,20 +270,6 @@ impl<T: Task> Online<T> {
         Ok(outcome)
     }
 
-    /// Predicts a row of which inputs are missing. Nothing is learned of it, but that there was one.
-    fn leave_out_incomplete(&mut self, x: &[f64], y: f64) -> Result<Outcome> {
-        length("x", self.input_dim, x.len())?;
-        finite("y", y, 0)?;
-        let rows = self.donors.completed(x)?;
-        check_row(&rows[0], self.input_dim)?;
-        self.said.clear();
-        if self.learner.is_some() {
-            self.said = averaged_each(&rows.iter().map(|x| self.predict_all(x)).collect::<Result<Vec<_>>>()?);
-        }
-        self.donors.lent += 1;
-        Ok(Outcome::Incomplete)
-    }
-
     /// What all processes say about a complete row that comes next.
     pub(crate) fn predict_all(&self, x: &[f64]) -> Result<Vec<Prediction>> {
         let mut said = self.ready("prediction")?.predict(x)?;
@@ -302,15 +288,6 @@ impl<T: Task> Online<T> {
         }
         self.spread(x, &mut p)?;
         Ok(p)
-    }
-
-    /// The rows that a row may be: itself, unless inputs are missing and may be.
-    pub(crate) fn completed(&self, x: &[f64]) -> Result<Vec<Vec<f64>>> {
-        if self.settings.missing == Missing::Marginalize && is_incomplete(x) {
-            length("x", self.input_dim, x.len())?;
-            return self.donors.completed(x);
-        }
-        Ok(Vec::new())
     }
 
     /// Learns a row that is complete.

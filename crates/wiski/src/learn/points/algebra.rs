@@ -1,5 +1,5 @@
 //! Dense algebra in two precisions: the few products of the bound, by faer's kernels. Factorizations, always in double
-//! precision, are those of [`crate::dense`].
+//! precision, are those of `dense`.
 
 use faer::linalg::matmul::matmul;
 use faer::linalg::matmul::triangular::{self, BlockStructure};
