@@ -13,6 +13,7 @@
 
 mod classifier;
 mod errors;
+mod estimator;
 mod forecaster;
 mod optimizer;
 mod regressor;

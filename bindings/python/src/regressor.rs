@@ -14,6 +14,7 @@ use wiski::shard::Shape;
 use wiski::{Error, Horizon, Interrupt, OnlineRegressor, Prediction};
 
 use crate::errors::{Failure, check_memory, detached, guarded, offset, reject};
+use crate::estimator::estimator_methods;
 use crate::rows::{Rows, check_column, column};
 use crate::settings::{self, Parameters};
 use crate::shared::Shared;
@@ -487,79 +488,14 @@ impl Regressor {
         Ok(dict)
     }
 
-    /// The settings as parameters of an estimator.
-    fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let settings = self.state.brief(py, |state| Ok(state.model.settings().clone()))?;
-        settings::to_dict(py, &settings)
-    }
-
-    /// The texts that stand for the levels of each column, where it is text: they are kept in files, as those of the command
-    /// line are.
-    #[getter]
-    fn levels(&self, py: Python<'_>) -> PyResult<Vec<Option<Vec<String>>>> {
-        self.state.brief(py, |state| Ok(settings::levels_of(&state.columns)))
-    }
-
-    #[setter]
-    fn set_levels(&self, py: Python<'_>, levels: Vec<Option<Vec<String>>>) -> PyResult<()> {
-        self.state.brief(py, |state| settings::set_levels(&mut state.columns, levels))
-    }
-
-    /// The names of the input columns.
-    #[getter]
-    fn inputs(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        self.state.brief(py, |state| Ok(state.columns.inputs.clone()))
-    }
-
-    /// The sum of the weights of all rows learned.
-    #[getter]
-    fn count(&self, py: Python<'_>) -> PyResult<f64> {
-        self.state.brief(py, |state| Ok(state.model.count()))
-    }
-
-    /// Whether the warm-up is over.
-    #[getter]
-    fn is_ready(&self, py: Python<'_>) -> PyResult<bool> {
-        self.state.brief(py, |state| Ok(state.model.is_ready()))
-    }
-
     /// How often the hyperparameters were refitted.
     #[getter]
     fn refits(&self, py: Python<'_>) -> PyResult<usize> {
         self.state.brief(py, |state| Ok(state.model.refits()))
     }
-
-    /// The number of input columns.
-    #[getter]
-    fn input_dim(&self) -> usize {
-        self.input_dim
-    }
-
-    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        let stored = self.state.long(py, |state| Ok(state.stored()))?;
-        detached(py, || Ok(persist::save(&path, &stored)?))
-    }
-
-    #[staticmethod]
-    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        detached(py, || Self::of_stored(persist::load(&path)?))
-    }
-
-    #[staticmethod]
-    fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
-        detached(py, || Self::of_stored(persist::from_bytes(bytes)?))
-    }
-
-    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = self.state.long(py, |state| Ok(persist::to_bytes(&state.stored())?))?;
-        Ok(PyBytes::new(py, &bytes))
-    }
-
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
-        let read = slf.get_type().getattr("from_bytes")?;
-        Ok((read, (slf.get().to_bytes(slf.py())?,)))
-    }
 }
+
+estimator_methods!(Regressor);
 
 pub(crate) fn warming_up(operation: &'static str) -> Failure {
     Error::Unsupported { operation, reason: "the warm-up is not over" }.into()
