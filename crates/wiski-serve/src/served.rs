@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use wiski::decide::Optimizer;
+use wiski::model::{Upkeep, UpkeepStage};
 use wiski::persist::{self, Answer, Columns, InputSource, Model, Reading, Stored, Target};
 use wiski::{Error, Horizon, Result};
 
@@ -131,6 +132,11 @@ impl Served {
             (Self::Rows(stored), Op::Forget(batch)) => Ok(forget(stored, batch)),
             (Self::Rows(stored), Op::Refit) => stored.model.refit().map(|()| Reply::Done),
             (Self::Rows(stored), Op::Freeze) => freeze(&mut stored.model).map(|()| Reply::Done),
+            (Self::Rows(stored), Op::Attend(rows)) => {
+                stored.model.attend_upkeep(*rows);
+                Ok(Reply::Done)
+            }
+            (Self::Search(_), Op::Attend(_)) => Ok(Reply::Done),
             (Self::Search(optimizer), Op::Ask(count)) => optimizer.ask(*count).map(Reply::Points),
             (Self::Search(optimizer), Op::Tell(batch)) => Ok(tell(optimizer, batch)),
             (Self::Search(optimizer), Op::Refit) => optimizer.refit().map(|()| Reply::Done),
@@ -167,6 +173,21 @@ impl Served {
         }
     }
 
+    /// Says who waits for searches and refits.
+    pub fn set_upkeep(&mut self, upkeep: Upkeep) {
+        if let Self::Rows(stored) = self {
+            stored.model.set_upkeep(upkeep);
+        }
+    }
+
+    /// How far the search or refit is that runs beside the stream.
+    pub fn upkeep_stage(&self) -> UpkeepStage {
+        match self {
+            Self::Rows(stored) => stored.model.upkeep_stage(),
+            Self::Search(_) => UpkeepStage::Idle,
+        }
+    }
+
     /// What went wrong beside the rows since the last call.
     pub fn take_failure(&mut self) -> Option<Error> {
         match self {
@@ -187,6 +208,10 @@ fn learn(stored: &mut Stored, batch: &Batch, level: Option<f64>, watch: &mut dyn
     for i in 0..batch.len() {
         let row = batch.row(i);
         let stepped = stored.step(&row);
+        if !stored.model.is_ready() && stored.model.upkeep_stage() != UpkeepStage::Idle {
+            // Until the warm-up is over there is no prediction, so its end is waited for.
+            stored.model.finish_upkeep();
+        }
         let answer = match &stepped {
             Ok(answer) => answer.as_ref(),
             Err(error) => {

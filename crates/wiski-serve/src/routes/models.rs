@@ -178,7 +178,7 @@ pub(super) async fn stats(call: Call) -> Result<Response, Failure> {
         "rows": figures.seen, "count": figures.count, "refits": figures.refits, "drifts": figures.drifts,
         "ignored": figures.ignored, "level": figures.level, "coverage": figures.coverage,
         "recent_coverage": recent, "error": figures.error, "surprise": figures.surprise,
-        "queue": hosted.waiting(), "memory_bytes": hosted.bytes(),
+        "upkeep": hosted.is_searching(), "queue": hosted.waiting(), "memory_bytes": hosted.bytes(),
         "since_loaded": {
             "learned": counters.learned.load(Relaxed), "rejected": counters.rejected.load(Relaxed),
             "predicted": counters.predicted.load(Relaxed), "syncs": counters.syncs.load(Relaxed),
