@@ -223,7 +223,8 @@ async fn no_learn_request_waits_for_a_search() {
     let mut slowest = Vec::new();
     for upkeep in [Upkeep::Wait, Upkeep::OnRequest] {
         let server = Server::with(|config| config.upkeep = upkeep);
-        let model = json!({ "name": "m", "kind": "regressor", "inputs": ["a", "b", "c", "d"], "target": "y" });
+        let model = json!({ "name": "m", "kind": "regressor", "inputs": ["a", "b", "c", "d"], "target": "y",
+            "settings": { "warm_up": 100 } });
         server.post("/v2/models", model).await.ok();
         // The end of the warm-up is waited for: then there are predictions.
         server.post(LEARN, (0..200).map(wide_row).collect()).await.ok();
