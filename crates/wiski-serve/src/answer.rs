@@ -1,4 +1,7 @@
-//! From predictions to bodies: JSON, tensors of the Open Inference Protocol, NDJSON, CSV.
+//! From predictions to bodies: JSON, tensors of the Open Inference Protocol, NDJSON, CSV, Arrow IPC.
+
+#[cfg(feature = "arrow")]
+mod arrow;
 
 use std::fmt::Write;
 
@@ -89,6 +92,8 @@ enum Form {
     Json,
     Lines,
     Csv,
+    #[cfg(feature = "arrow")]
+    Arrow,
 }
 
 fn form(headers: &HeaderMap) -> Form {
@@ -96,6 +101,8 @@ fn form(headers: &HeaderMap) -> Form {
     let first = accepted.split([',', ';']).next().unwrap_or_default().trim();
     match first {
         "text/csv" => Form::Csv,
+        #[cfg(feature = "arrow")]
+        crate::decode::ARROW => Form::Arrow,
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Form::Lines,
         _ => Form::Json,
     }
@@ -131,6 +138,8 @@ pub(crate) fn predictions(
             push_csv(&mut out, said);
             response(StatusCode::OK, "text/csv; charset=utf-8", out)
         }
+        #[cfg(feature = "arrow")]
+        Form::Arrow => response(StatusCode::OK, crate::decode::ARROW, arrow::stream(said)?),
     })
 }
 

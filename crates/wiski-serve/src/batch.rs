@@ -147,6 +147,15 @@ impl Schema {
         inputs.chain(extras.into_iter().flatten().filter(|_| learns)).collect()
     }
 
+    /// Whether cells are the texts of levels or classes, and not numbers.
+    pub fn wants_text(&self, slot: Slot) -> bool {
+        match slot {
+            Slot::Input(i) => matches!(self.columns.reading(i), Reading::Levels(_)),
+            Slot::Target => self.target == TargetKind::Label,
+            Slot::Noise | Slot::Time => false,
+        }
+    }
+
     fn name(&self, slot: Slot) -> &str {
         match slot {
             Slot::Input(i) => &self.columns.inputs[i],

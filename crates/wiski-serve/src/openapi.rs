@@ -117,6 +117,7 @@ fn body(takes: Takes) -> Option<Value> {
             ] } },
             "application/x-ndjson": text,
             "text/csv": text,
+            (crate::decode::ARROW): binary,
         }),
         Takes::Description => json!({ "application/json": schema("Model") }),
         Takes::DescriptionOrSnapshot => {

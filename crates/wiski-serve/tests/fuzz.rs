@@ -43,7 +43,8 @@ fn bodies() -> Vec<Vec<u8>> {
         "a,b,y\n0.1,0.2,0.3\n0.4,\"0.5\",0.6\n".into(),
         "{\"a\":0.1,\"b\":0.2,\"y\":0.3}\n[0.1,0.2,0.3]\n".into(),
     ];
-    texts.into_iter().map(String::into_bytes).chain([snapshot]).collect()
+    let arrow = include_bytes!("data/rows.arrows").to_vec();
+    texts.into_iter().map(String::into_bytes).chain([snapshot, arrow]).collect()
 }
 
 fn damaged(bytes: &[u8], random: &mut Xoshiro256PlusPlus) -> Vec<u8> {
@@ -115,6 +116,7 @@ async fn no_request_breaks_the_server() {
         "text/csv",
         "application/x-ndjson",
         "application/octet-stream",
+        "application/vnd.apache.arrow.stream",
         "text/html",
         "",
         "\u{7f}",
@@ -151,9 +153,9 @@ async fn no_request_breaks_the_server() {
             headers.push((
                 "content-type",
                 kinds[if random.random_bool(0.7) {
-                    random.random_range(0..4)
-                } else {
                     random.random_range(0..5)
+                } else {
+                    random.random_range(0..6)
                 }],
             ));
         }
@@ -164,7 +166,7 @@ async fn no_request_breaks_the_server() {
             headers.push(("idempotency-key", key.as_str()));
         }
         if random.random_bool(0.1) {
-            headers.push(("accept", kinds[random.random_range(0..4)]));
+            headers.push(("accept", kinds[random.random_range(0..5)]));
         }
         let Ok(uri) = path.replace(' ', "%20").parse::<axum::http::Uri>() else { continue };
         let answer = server.send(route.method, &uri.to_string(), &headers, body.clone()).await;
