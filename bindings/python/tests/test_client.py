@@ -93,6 +93,21 @@ def test_arrow(server):
             model.learn(stream(learned)[:200])
 
 
+def test_series(server):
+    with wiski.Client(server) as client:
+        sold = client.create("sold", "forecaster", time="day", target="sold", settings={"seasons": [7]})
+        series = [{"day": i, "sold": 10 + 3 * np.sin(2 * np.pi * i / 7) + 0.01 * (i * i % 13)} for i in range(300)]
+        assert sold.learn(series)["learned"] == 300
+        ahead = sold.forecast(7, level=0.9)
+        own = wiski.Forecaster(seasons=[7])
+        for row in series:
+            own.observe(row["day"], row["sold"])
+        assert [p["time"] for p in ahead] == [float(i) for i in range(300, 307)]
+        np.testing.assert_allclose([p["mean"] for p in ahead], own.forecast(7, level=0.9).mean, rtol=1e-12)
+        with pytest.raises(wiski.ServerError, match="horizon"):
+            sold.forecast(0)
+
+
 def test_search(server):
     client = wiski.Client(server)
     space = [{"name": "x", "lo": -2, "hi": 2}, {"name": "how", "lo": 0, "hi": 1, "choices": ["good", "bad"]}]

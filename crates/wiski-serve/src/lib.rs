@@ -37,6 +37,7 @@ mod decode;
 
 pub mod create;
 pub mod op;
+pub mod series;
 pub mod served;
 pub mod store;
 

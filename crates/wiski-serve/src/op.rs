@@ -83,9 +83,24 @@ pub struct Numbers {
     pub lower: Vec<f64>,
     /// The upper ends.
     pub upper: Vec<f64>,
+    /// The times, of a forecast; otherwise empty.
+    #[serde(default)]
+    pub time: Vec<f64>,
 }
 
 impl Numbers {
+    /// The lists with their names; the times first, if there are any.
+    pub fn columns(&self) -> impl Iterator<Item = (&'static str, &[f64])> {
+        let time = (!self.time.is_empty()).then_some(("time", &self.time[..]));
+        let rest: [(&str, &[f64]); 4] = [
+            ("mean", &self.mean),
+            ("std", &self.std),
+            ("lower", &self.lower),
+            ("upper", &self.upper),
+        ];
+        time.into_iter().chain(rest)
+    }
+
     /// Takes in a prediction with its interval.
     pub fn push(&mut self, mean: f64, std: f64, lower: f64, upper: f64) {
         self.mean.push(mean);

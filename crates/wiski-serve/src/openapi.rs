@@ -40,6 +40,9 @@ fn operation(route: &Route) -> Value {
     match route.id {
         "infer" | "version_infer" | "step" => {
             query("level", "number", "The share of targets that intervals are to hold.");
+            if route.id != "step" {
+                query("horizon", "integer", "Steps ahead, of a forecaster without inputs.");
+            }
         }
         "snapshot" => query("shard", "boolean", "The same model with nothing learned."),
         "events" => query("rate", "integer", "Rows shown in a second, at most."),
@@ -114,6 +117,7 @@ fn body(takes: Takes) -> Option<Value> {
         Takes::Rows => json!({
             "application/json": { "schema": { "oneOf": [
                 { "$ref": "#/components/schemas/Rows" }, { "$ref": "#/components/schemas/InferenceRequest" },
+                { "$ref": "#/components/schemas/Horizon" },
             ] } },
             "application/x-ndjson": text,
             "text/csv": text,

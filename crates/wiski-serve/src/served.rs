@@ -1,4 +1,4 @@
-//! A model as it is served: for rows (numbers or classes) or for a search. What happens to it is an [`Op`].
+//! A model as it is served: for rows (numbers or classes), for a series or for a search. What happens to it is an [`Op`].
 
 use std::path::Path;
 
@@ -8,6 +8,7 @@ use wiski::persist::{self, Answer, Columns, InputSource, Model, Reading, Stored,
 use wiski::{Error, Horizon, Result};
 
 use crate::batch::{Batch, Schema, TargetKind};
+use crate::series::Series;
 use crate::op::{ClassesSaid, Numbers, Op, Rejected, Reply, Said};
 
 /// A model that is served.
@@ -15,6 +16,8 @@ use crate::op::{ClassesSaid, Numbers, Op, Rejected, Reply, Said};
 pub enum Served {
     /// Predicts numbers or classes of rows.
     Rows(Box<Stored>),
+    /// Learns a series and says what comes next.
+    Series(Box<Series>),
     /// Searches for the best point.
     Search(Box<Optimizer>),
 }
@@ -44,6 +47,7 @@ impl Served {
                 Model::Regressor(_) => "regressor",
                 Model::Classifier(_) => "classifier",
             },
+            Self::Series(_) => "forecaster",
             Self::Search(_) => "optimizer",
         }
     }
@@ -58,6 +62,7 @@ impl Served {
                 };
                 Schema { columns: stored.columns.clone(), target }
             }
+            Self::Series(series) => Schema { columns: series.columns.clone(), target: TargetKind::Series },
             Self::Search(optimizer) => {
                 let dimensions = optimizer.space().dimensions();
                 let source = |d: &wiski::decide::Dimension| InputSource {
@@ -84,6 +89,7 @@ impl Served {
     pub fn seen(&self) -> u64 {
         match self {
             Self::Rows(stored) => stored.rows,
+            Self::Series(series) => series.model.rows(),
             Self::Search(optimizer) => optimizer.trials().len() as u64,
         }
     }
@@ -92,6 +98,7 @@ impl Served {
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         match self {
             Self::Rows(stored) => persist::to_bytes(stored.as_ref()),
+            Self::Series(series) => persist::to_bytes(series.as_ref()),
             Self::Search(optimizer) => persist::to_bytes(optimizer.as_ref()),
         }
     }
@@ -103,23 +110,28 @@ impl Served {
             Ok(stored) => Ok(Self::Rows(Box::new(stored.resumed()))),
             Err(error) => match persist::from_bytes::<Optimizer>(bytes) {
                 Ok(optimizer) => Ok(Self::Search(Box::new(optimizer))),
-                Err(_) => Err(error),
+                Err(_) => match persist::from_bytes::<Series>(bytes) {
+                    Ok(series) => Ok(Self::Series(Box::new(series.checked()?))),
+                    Err(_) => Err(error),
+                },
             },
         }
     }
 
     /// Reads a snapshot file.
     pub fn load(path: &Path) -> Result<Self> {
-        if persist::header(path)?.kind == "optimizer" {
-            return Ok(Self::Search(Box::new(persist::load(path)?)));
-        }
-        Ok(Self::Rows(Box::new(persist::load::<Stored>(path)?.resumed())))
+        Ok(match persist::header(path)?.kind.as_str() {
+            "optimizer" => Self::Search(Box::new(persist::load(path)?)),
+            "forecaster" => Self::Series(Box::new(persist::load::<Series>(path)?.checked()?)),
+            _ => Self::Rows(Box::new(persist::load::<Stored>(path)?.resumed())),
+        })
     }
 
     /// Writes a snapshot file.
     pub fn save(&self, path: &Path) -> Result<()> {
         match self {
             Self::Rows(stored) => persist::save(path, stored.as_ref()),
+            Self::Series(series) => persist::save(path, series.as_ref()),
             Self::Search(optimizer) => persist::save(path, optimizer.as_ref()),
         }
     }
@@ -136,12 +148,17 @@ impl Served {
                 stored.model.attend_upkeep(*rows);
                 Ok(Reply::Done)
             }
-            (Self::Search(_), Op::Attend(_)) => Ok(Reply::Done),
+            (Self::Search(_) | Self::Series(_), Op::Attend(_)) => Ok(Reply::Done),
+            (Self::Series(series), Op::Learn(batch, level)) => Ok(series.learn(batch, *level, watch)),
+            (Self::Series(series), Op::Refit) => series.model.fit().map(|()| Reply::Done),
             (Self::Search(optimizer), Op::Ask(count)) => optimizer.ask(*count).map(Reply::Points),
             (Self::Search(optimizer), Op::Tell(batch)) => Ok(tell(optimizer, batch)),
             (Self::Search(optimizer), Op::Refit) => optimizer.refit().map(|()| Reply::Done),
             (Self::Rows(_), Op::Ask(_) | Op::Tell(_)) => {
                 Err(unsupported("asking and telling", "the model is for rows, not for a search"))
+            }
+            (Self::Series(_), Op::Ask(_) | Op::Tell(_) | Op::Forget(_) | Op::Freeze) => {
+                Err(unsupported("this", "a forecaster learns rows in the order of time, and forecasts"))
             }
             (Self::Search(_), Op::Learn(..) | Op::Forget(_) | Op::Freeze) => {
                 Err(unsupported("learning rows", "the model is for a search: ask and tell"))
@@ -158,7 +175,7 @@ impl Served {
                 own.rows += other.rows;
                 Ok(())
             }
-            _ => Err(unsupported("merge", "searches cannot be merged")),
+            _ => Err(unsupported("merge", "searches and forecasters cannot be merged")),
         }
     }
 
@@ -169,7 +186,7 @@ impl Served {
                 let shard = Stored::new(stored.columns.clone(), stored.model.shard()?)?;
                 Ok(Self::Rows(Box::new(shard)))
             }
-            Self::Search(_) => Err(unsupported("shard", "searches have no shards")),
+            _ => Err(unsupported("shard", "searches and forecasters have no shards")),
         }
     }
 
@@ -184,7 +201,7 @@ impl Served {
     pub fn upkeep_stage(&self) -> UpkeepStage {
         match self {
             Self::Rows(stored) => stored.model.upkeep_stage(),
-            Self::Search(_) => UpkeepStage::Idle,
+            Self::Series(_) | Self::Search(_) => UpkeepStage::Idle,
         }
     }
 
@@ -192,6 +209,7 @@ impl Served {
     pub fn take_failure(&mut self) -> Option<Error> {
         match self {
             Self::Rows(stored) => stored.model.take_failure(),
+            Self::Series(series) => series.failure.take(),
             Self::Search(optimizer) => optimizer.take_failure(),
         }
     }

@@ -173,7 +173,7 @@ class Client:
         settings: dict[str, Any] | None = None,
         **more: Any,
     ) -> RemoteModel:
-        """Make a model: a ``"regressor"``, a ``"classifier"`` or an ``"optimizer"``.
+        """Make a model: a ``"regressor"``, a ``"classifier"``, a ``"forecaster"`` or an ``"optimizer"``.
 
         ``more`` may hold ``noise``, ``time``, ``periodic``, ``levels``, ``classes``, ``add_classes``, ``space`` and
         ``goal``.
@@ -225,6 +225,16 @@ class RemoteModel:
         server reads that was built with Arrow.
         """
         return self._send_rows("infer", rows, level, change=False)["predictions"]
+
+    def forecast(self, horizon: int, *, level: float | None = None) -> list[dict[str, Any]]:
+        """The next steps of a forecaster without inputs: time, mean, standard deviation and interval of each.
+
+        With inputs, :meth:`predict` takes the rows ahead.
+        """
+        body: dict[str, Any] = {"horizon": horizon}
+        if level is not None:
+            body["level"] = level
+        return self._client._json("POST", f"{self._path}/infer", body)["predictions"]
 
     def learn(self, rows: Iterable[Row] | bytes) -> dict[str, Any]:
         """Learn rows. When this returns they are on the server's disk."""

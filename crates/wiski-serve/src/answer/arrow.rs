@@ -7,7 +7,7 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::ArrowError;
 
 use crate::error::Failure;
-use crate::op::{ClassesSaid, Numbers, Said};
+use crate::op::{ClassesSaid, Said};
 
 /// The bytes of the stream.
 pub(super) fn stream(said: &Said) -> Result<Vec<u8>, Failure> {
@@ -31,9 +31,8 @@ fn numbers(values: impl Iterator<Item = f64>) -> ArrayRef {
 
 fn columns(said: &Said) -> Vec<(String, ArrayRef)> {
     match said {
-        Said::Numbers(Numbers { mean, std, lower, upper }) => {
-            let named = [("mean", mean), ("std", std), ("lower", lower), ("upper", upper)];
-            named.map(|(name, list)| (name.to_owned(), numbers(list.iter().copied()))).into()
+        Said::Numbers(said) => {
+            said.columns().map(|(name, list)| (name.to_owned(), numbers(list.iter().copied()))).collect()
         }
         Said::Classes(ClassesSaid { labels, best, probabilities, .. }) => {
             let label = best.iter().map(|best| best.map(|best| labels[best].as_str()));

@@ -116,7 +116,7 @@ fn metadata_of(hosted: &Hosted, view: &View) -> Value {
         _ => "FP64",
     };
     let tensor = |name: &str, datatype: &str, shape: Value| json!({ "name": name, "datatype": datatype, "shape": shape });
-    let inputs: Vec<Value> =
+    let mut inputs: Vec<Value> =
         columns.inputs.iter().enumerate().map(|(i, n)| tensor(n, datatype(i), json!([-1]))).collect();
     let outputs: Vec<Value> = if view.schema.target == TargetKind::Label {
         let classes = if view.labels().is_empty() { -1 } else { view.labels().len() as i64 };
@@ -125,6 +125,9 @@ fn metadata_of(hosted: &Hosted, view: &View) -> Value {
             tensor("probability", "FP64", json!([-1, classes])),
             tensor("set", "BYTES", json!([-1])),
         ]
+    } else if view.schema.target == TargetKind::Series {
+        inputs.push(tensor(columns.time.as_deref().unwrap_or("time"), "FP64", json!([-1])));
+        ["time", "mean", "std", "lower", "upper"].map(|name| tensor(name, "FP64", json!([-1]))).to_vec()
     } else {
         ["mean", "std", "lower", "upper"].map(|name| tensor(name, "FP64", json!([-1]))).to_vec()
     };
@@ -184,6 +187,12 @@ pub(super) async fn stats(call: Call) -> Result<Response, Failure> {
             "predicted": counters.predicted.load(Relaxed), "syncs": counters.syncs.load(Relaxed),
         },
     });
+    if let Some(forecaster) = view.series() {
+        stats["step"] = json!(forecaster.step());
+        stats["last_time"] = json!(forecaster.last_time());
+        stats["seasons"] = json!(forecaster.seasons());
+        stats["lags"] = json!(forecaster.lags());
+    }
     if let Some(optimizer) = view.search() {
         let trial = |trial: &Trial| match trial.outcome {
             Outcome::Value(value) => json!({ "point": rows::named(&view.schema, &trial.x), "value": value }),
