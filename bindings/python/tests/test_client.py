@@ -93,17 +93,18 @@ def test_arrow(server):
             model.learn(stream(learned)[:200])
 
 
-def test_series(server):
+def test_series(server, tmp_path):
     with wiski.Client(server) as client:
         sold = client.create("sold", "forecaster", time="day", target="sold", settings={"seasons": [7]})
         series = [{"day": i, "sold": 10 + 3 * np.sin(2 * np.pi * i / 7) + 0.01 * (i * i % 13)} for i in range(300)]
         assert sold.learn(series)["learned"] == 300
         ahead = sold.forecast(7, level=0.9)
-        own = wiski.Forecaster(seasons=[7])
-        for row in series:
-            own.observe(row["day"], row["sold"])
+        # The file is one that the library reads.
+        path = tmp_path / "sold.wiski"
+        path.write_bytes(sold.snapshot())
+        own = wiski.Forecaster.load(path).predict(7, level=0.9)
         assert [p["time"] for p in ahead] == [float(i) for i in range(300, 307)]
-        np.testing.assert_allclose([p["mean"] for p in ahead], own.forecast(7, level=0.9).mean, rtol=1e-12)
+        np.testing.assert_allclose([p["mean"] for p in ahead], own.mean, rtol=1e-12)
         with pytest.raises(wiski.ServerError, match="horizon"):
             sold.forecast(0)
 

@@ -205,12 +205,12 @@ fn two_hundred_kills() {
 fn kills_lose_nothing_while_a_search_runs() {
     const MODEL: &str = r#"{"name": "m", "kind": "regressor", "inputs": ["a", "b"], "target": "y",
         "settings": {"warm_up": 40}}"#;
-    let (folder, mut random) = (Folder::new(), Random(5));
+    let (folder, mut random) = (Folder::new(), Random::new(5));
     let mut server = Server::start(&folder, "");
     ok(&server.address, "POST", "/v2/models", MODEL);
     let mut sent = 0;
     for _ in 0..8 {
-        let until = Instant::now() + Duration::from_millis(50 + random.below(250) as u64);
+        let until = Instant::now() + Duration::from_millis(50 + random.below(250));
         while Instant::now() < until {
             let (key, body) = (format!("k{sent}"), rows(sent, sent + 7));
             let (status, answer) = send(&server.address, "POST", "/v2/models/m/step", &key, &body).unwrap();
@@ -222,7 +222,7 @@ fn kills_lose_nothing_while_a_search_runs() {
         let lost = std::thread::spawn(move || {
             send(&address, "POST", "/v2/models/m/step", &key, &body);
         });
-        std::thread::sleep(Duration::from_micros(random.below(3000) as u64));
+        std::thread::sleep(Duration::from_micros(random.below(3000)));
         server.kill();
         lost.join().unwrap();
         server = Server::start(&folder, "");

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use wiski::persist::Mark;
 use crate::config::Config;
 use crate::error::Failure;
 use crate::events::{self, Events};
+use crate::history::History;
 use crate::name::ModelName;
 use crate::op::{Entry, Keys, Op, Reply};
 use crate::served::Served;
@@ -104,6 +105,7 @@ pub struct Hosted {
     pub events: Events,
     /// Its counters.
     pub counters: Counters,
+    history: Mutex<History>,
     /// When it was used last, in milliseconds of the engine's clock.
     pub used: AtomicU64,
     bytes: AtomicU64,
@@ -144,6 +146,7 @@ impl Hosted {
             view: RwLock::new(view),
             events: Events::default(),
             counters: Counters::default(),
+            history: Mutex::default(),
             used: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             searching: AtomicBool::new(false),
@@ -178,6 +181,11 @@ impl Hosted {
     /// The newest view.
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What is kept of the last rows; held for as long as a copy takes.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Requests that wait for the writer.
@@ -231,11 +239,14 @@ impl Hosted {
 
     /// Has a change carried out; when this returns, it is on the disk.
     pub async fn change(&self, op: Op, key: Option<String>) -> Done {
+        let start = Instant::now();
         let (answer, done) = oneshot::channel();
         let digest = if key.is_some() { op.digest() } else { 0 };
         let bytes = op.bytes();
         self.send(Command::Change(Change { entry: Entry { key, op }, digest, bytes, answer }), bytes)?;
-        done.await.map_err(|_| self.reloading())?
+        let done = done.await.map_err(|_| self.reloading())?;
+        self.history().took(true, start.elapsed());
+        done
     }
 
     /// Takes in what another model has learned.
@@ -528,6 +539,7 @@ impl Writer {
                 counters.recent_inside.fetch_add(u64::from(inside), Ordering::Relaxed);
                 counters.recent.store(recent.len() as u64, Ordering::Relaxed);
             }
+            hosted.history().push(step);
             if hosted.events.has_watchers() {
                 hosted.events.tell("row", events::row(step));
             }

@@ -42,6 +42,8 @@ pub mod served;
 pub mod store;
 
 pub mod events;
+pub mod figures;
+pub mod history;
 pub mod view;
 
 pub mod hosted;

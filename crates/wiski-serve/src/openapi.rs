@@ -45,6 +45,7 @@ fn operation(route: &Route) -> Value {
             }
         }
         "snapshot" => query("shard", "boolean", "The same model with nothing learned."),
+        "figure" => query("theme", "string", "light (the default) or dark."),
         "events" => query("rate", "integer", "Rows shown in a second, at most."),
         _ => {}
     }
@@ -92,6 +93,7 @@ fn content(route: &Route) -> Value {
     let (kind, schema) = match route.id {
         "page" => ("text/html", json!({ "type": "string" })),
         "asset" | "metrics" => ("text/plain", json!({ "type": "string" })),
+        "figure" => ("image/svg+xml", json!({ "type": "string" })),
         "events" => ("text/event-stream", json!({ "type": "string" })),
         "snapshot" => ("application/octet-stream", json!({ "type": "string", "format": "binary" })),
         "infer" | "version_infer" => (

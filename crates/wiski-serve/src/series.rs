@@ -122,7 +122,9 @@ impl Series {
             }
             let target = y.map_or(Target::Missing, Target::Value);
             let answer = foretold.map(wiski::persist::Answer::Value);
-            watch(&Step { row: self.model.rows(), x, target, answer: answer.as_ref(), interval, inside });
+            let (row, time, answer) = (self.model.rows(), Some(time), answer.as_ref());
+            let size = inside.and(interval).map(|i| i.upper - i.lower);
+            watch(&Step { row, x, time, target, answer, interval, inside, size });
         }
         let taken = batch.len() - rejected.len();
         let said = level.map(|_| Said::Numbers(said));

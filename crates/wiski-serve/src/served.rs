@@ -29,6 +29,8 @@ pub struct Step<'a> {
     pub row: u64,
     /// Its inputs.
     pub x: &'a [f64],
+    /// Its time, if it has one.
+    pub time: Option<f64>,
     /// Its target.
     pub target: Target<'a>,
     /// What was predicted, unless in the warm-up.
@@ -37,6 +39,8 @@ pub struct Step<'a> {
     pub interval: Option<wiski::Interval>,
     /// Whether the target lay in the interval, or the class in the set.
     pub inside: Option<bool>,
+    /// The width of the interval, or the number of classes in the set.
+    pub size: Option<f64>,
 }
 
 impl Served {
@@ -242,31 +246,32 @@ fn learn(stored: &mut Stored, batch: &Batch, level: Option<f64>, watch: &mut dyn
         }
         if stepped.is_ok() {
             let promise = |answer| promised(&stored.model, answer, own_level, row.target);
-            let (interval, inside) = answer.map_or((None, None), promise);
-            watch(&Step { row: stored.rows, x: row.x, target: row.target, answer, interval, inside });
+            let (interval, inside, size) = answer.map_or((None, None, None), promise);
+            let (row, x, time, target) = (stored.rows, row.x, row.time, row.target);
+            watch(&Step { row, x, time, target, answer, interval, inside, size });
         }
     }
     let taken = batch.len() - rejected.len();
     Reply::Rows { taken, rejected, seen: stored.rows, said: said.map(|s| s.finish(&stored.model)) }
 }
 
-/// The interval that was promised for the last row, and whether the target was in it, or in the set of classes.
+/// The interval that was promised for the last row, whether the target was in it, or in the set of classes, and its size.
 fn promised(
     model: &Model,
     answer: &Answer,
     level: f64,
     target: Target,
-) -> (Option<wiski::Interval>, Option<bool>) {
+) -> (Option<wiski::Interval>, Option<bool>, Option<f64>) {
     let interval = model.interval(answer, level, Horizon::Last).ok().flatten();
-    let inside = match (target, interval) {
-        (Target::Value(y), Some(interval)) => Some(interval.contains(y)),
+    match (target, interval) {
+        (Target::Value(y), Some(i)) => (interval, Some(i.contains(y)), Some(i.upper - i.lower)),
         (Target::Label(label), _) => {
             let set = model.set(answer, level, Horizon::Last).ok().flatten();
-            set.map(|set| set.contains(&label))
+            let inside = set.as_ref().map(|set| set.contains(&label));
+            (interval, inside, set.map(|set| set.len() as f64))
         }
-        _ => None,
-    };
-    (interval, inside)
+        _ => (interval, None, None),
+    }
 }
 
 fn forget(stored: &mut Stored, batch: &Batch) -> Reply {

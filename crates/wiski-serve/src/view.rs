@@ -23,6 +23,8 @@ pub struct View {
     image: Image,
     /// The figures.
     pub figures: Figures,
+    /// Where each input has been seen; nothing in the warm-up, and for models that are not for rows.
+    pub ranges: Vec<(f64, f64)>,
 }
 
 #[derive(Debug, Clone)]
@@ -131,7 +133,11 @@ impl View {
             Served::Series(series) => Image::Series(Arc::new(series.model.clone())),
             Served::Search(optimizer) => Image::Search(Arc::new(optimizer.as_ref().clone())),
         };
-        Self { schema, kind: served.kind(), image, figures: Figures::of(served) }
+        let ranges = match served {
+            Served::Rows(stored) => crate::figures::ranges(&stored.model),
+            Served::Series(_) | Served::Search(_) => Vec::new(),
+        };
+        Self { schema, kind: served.kind(), image, figures: Figures::of(served), ranges }
     }
 
     /// Whether it can predict.
@@ -190,6 +196,22 @@ impl View {
             Image::Search(optimizer) => Some(optimizer),
             _ => None,
         }
+    }
+
+    /// What figures show of a row: mean, deviation of the function, deviation of an observation. Of classes: the
+    /// probability of the last one, and how undecided the model is.
+    pub fn shown(&self, x: &[f64]) -> Result<[f64; 3], Failure> {
+        Ok(match &self.image {
+            Image::Numbers(snapshot) => {
+                let p = snapshot.predict_ahead(x)?;
+                [p.mean, p.variance.sqrt(), p.std()]
+            }
+            Image::Classes(snapshot) => {
+                let last = snapshot.predict(x)?.probabilities.last().copied().unwrap_or(0.0);
+                [last, (last * (1.0 - last)).sqrt(), f64::NAN]
+            }
+            Image::None | Image::Series(_) | Image::Search(_) => return Err(Failure::NotReady),
+        })
     }
 
     /// Predicts rows, with intervals or sets at a level (that of the model, if none is given).

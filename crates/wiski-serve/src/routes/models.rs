@@ -233,3 +233,30 @@ pub(super) async fn merge(call: Call) -> Result<Response, Failure> {
         }
     }
 }
+
+pub(super) async fn figures(call: Call) -> Result<Response, Failure> {
+    let hosted = call.engine.model(call.name()).await?;
+    let one = |about: crate::figures::About| {
+        let path = format!("/v2/models/{}/figures/{}.svg", hosted.name, about.name);
+        json!({ "name": about.name, "heading": about.heading, "reading": about.reading, "path": path })
+    };
+    let all: Vec<Value> = crate::figures::list(&hosted.view().schema).into_iter().map(one).collect();
+    Ok(json_body(&json!({ "figures": all })))
+}
+
+pub(super) async fn figure(call: Call) -> Result<Response, Failure> {
+    let hosted = call.engine.model(call.name()).await?;
+    let is_dark = match call.parameter::<String>("theme")?.as_deref() {
+        None | Some("light") => false,
+        Some("dark") => true,
+        Some(_) => return Err(Failure::Malformed("a theme is light or dark".into())),
+    };
+    let file = call.path.get("figure").map_or("", String::as_str);
+    let name = file.strip_suffix(".svg").unwrap_or(file).to_owned();
+    let draw = move || {
+        let history = hosted.history().clone();
+        crate::figures::svg(&name, &hosted.view(), &history, is_dark)
+    };
+    let svg = tokio::task::spawn_blocking(draw).await.map_err(|e| Failure::Fault(e.to_string()))??;
+    Ok(response(StatusCode::OK, "image/svg+xml", svg))
+}

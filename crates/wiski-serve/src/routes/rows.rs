@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use axum::response::Response;
 use serde::Deserialize;
@@ -51,7 +52,9 @@ pub(super) async fn infer(call: Call) -> Result<Response, Failure> {
         return beside(ahead.horizon * 256, move || {
             let view = hosted.view();
             let level = check_level(call.parameter("level")?.or(ahead.level))?;
+            let start = Instant::now();
             let said = view.forecast(ahead.horizon, level)?;
+            hosted.history().took(false, start.elapsed());
             hosted.counters.predicted.fetch_add(ahead.horizon as u64, Ordering::Relaxed);
             let about = About::default();
             answer::predictions(&call.headers, hosted.name.as_str(), view.figures.seen, &about, &said)
@@ -63,7 +66,9 @@ pub(super) async fn infer(call: Call) -> Result<Response, Failure> {
         let rows = call.engine.config.limits.rows;
         let Decoded { batch, about } = decode::rows(&call.headers, &call.body, &view.schema, false, rows)?;
         let level = check_level(call.parameter("level")?.or(about.level))?;
+        let start = Instant::now();
         let said = view.predict(&batch, level)?;
+        hosted.history().took(false, start.elapsed());
         hosted.counters.predicted.fetch_add(batch.len() as u64, Ordering::Relaxed);
         answer::predictions(&call.headers, hosted.name.as_str(), view.figures.seen, &about, &said)
     })
