@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Folder, Random};
@@ -79,7 +80,9 @@ fn octets(address: &str, method: &str, path: &str, key: &str, body: &[u8]) -> Ve
 }
 
 fn ok(address: &str, method: &str, path: &str, body: &str) -> Value {
-    let (status, answer) = send(address, method, path, "none", body).expect("an answer");
+    static KEYS: AtomicU64 = AtomicU64::new(0);
+    let key = format!("own-{}", KEYS.fetch_add(1, Ordering::Relaxed));
+    let (status, answer) = send(address, method, path, &key, body).expect("an answer");
     assert!(status < 300, "{method} {path}: {status} {answer}");
     answer
 }
