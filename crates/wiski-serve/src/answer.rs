@@ -208,7 +208,9 @@ fn tensor_parts(said: &Said) -> Vec<(&'static str, &'static str, Option<usize>, 
         out
     };
     match said {
-        Said::Numbers(said) => said.columns().map(|(name, list)| (name, "FP64", None, numbers(list))).collect(),
+        Said::Numbers(said) => {
+            said.columns().map(|(name, list)| (name, "FP64", None, numbers(list))).collect()
+        }
         Said::Classes(classes) => {
             let label = |best: &Option<usize>| best.map_or("", |best| classes.labels[best].as_str());
             let labels: Value = classes.best.iter().map(label).collect();

@@ -6,9 +6,11 @@ use serde::Deserialize;
 use wiski::decide::{Dimension, Goal, Optimizer, OptimizerSettings, Space};
 use wiski::feature::Column;
 use wiski::model::{HalfLife, InputScaling, NoiseModel};
-use wiski::time::{Lags, Seasons, TrendKind};
 use wiski::persist::{Columns, InputSource, Model, Reading, Stored};
-use wiski::{Classes, Error, ForecastSettings, Forecaster, Kernel, OnlineClassifier, OnlineRegressor, Result, Settings};
+use wiski::time::{Lags, Seasons, TrendKind};
+use wiski::{
+    Classes, Error, ForecastSettings, Forecaster, Kernel, OnlineClassifier, OnlineRegressor, Result, Settings,
+};
 
 use crate::series::Series;
 use crate::served::Served;
@@ -308,7 +310,11 @@ impl Description {
         let (chosen, width) = (&self.settings, self.inputs.len());
         let is_plain = self.periodic.is_empty() && self.levels.is_empty();
         let mut settings = Settings {
-            columns: if is_plain { Vec::new() } else { self.inputs.iter().map(|name| self.column(name)).collect() },
+            columns: if is_plain {
+                Vec::new()
+            } else {
+                self.inputs.iter().map(|name| self.column(name)).collect()
+            },
             noise: if self.noise.is_some() { NoiseModel::Known } else { NoiseModel::Learned },
             grid: chosen.grid.clone().unwrap_or_default(),
             ..Settings::default()

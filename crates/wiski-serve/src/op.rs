@@ -92,12 +92,8 @@ impl Numbers {
     /// The lists with their names; the times first, if there are any.
     pub fn columns(&self) -> impl Iterator<Item = (&'static str, &[f64])> {
         let time = (!self.time.is_empty()).then_some(("time", &self.time[..]));
-        let rest: [(&str, &[f64]); 4] = [
-            ("mean", &self.mean),
-            ("std", &self.std),
-            ("lower", &self.lower),
-            ("upper", &self.upper),
-        ];
+        let rest: [(&str, &[f64]); 4] =
+            [("mean", &self.mean), ("std", &self.std), ("lower", &self.lower), ("upper", &self.upper)];
         time.into_iter().chain(rest)
     }
 

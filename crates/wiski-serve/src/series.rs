@@ -104,8 +104,7 @@ impl Series {
                     continue;
                 }
             };
-            let foretold =
-                expected.map(|e| Prediction { mean: e.mean, variance: e.std * e.std, noise: 0.0 });
+            let foretold = expected.map(|e| Prediction { mean: e.mean, variance: e.std * e.std, noise: 0.0 });
             let within = |level: f64| foretold.and_then(|p| Interval::gaussian(&p, level).ok());
             if let Some(level) = level {
                 let (mean, std) = expected.map_or((f64::NAN, f64::NAN), |e| (e.mean, e.std));

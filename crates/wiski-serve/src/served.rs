@@ -8,8 +8,8 @@ use wiski::persist::{self, Answer, Columns, InputSource, Model, Reading, Stored,
 use wiski::{Error, Horizon, Result};
 
 use crate::batch::{Batch, Schema, TargetKind};
-use crate::series::Series;
 use crate::op::{ClassesSaid, Numbers, Op, Rejected, Reply, Said};
+use crate::series::Series;
 
 /// A model that is served.
 #[derive(Debug, Clone)]

@@ -240,7 +240,11 @@ async fn no_learn_request_waits_for_a_search() {
         assert!(stats["error"].as_f64().unwrap() < 0.1, "{stats}");
     }
     println!("slowest request: {:?} in the way, {:?} beside", slowest[0], slowest[1]);
-    assert!(slowest[0] > Duration::from_millis(100), "the search took only {:?}: it shows nothing", slowest[0]);
+    assert!(
+        slowest[0] > Duration::from_millis(100),
+        "the search took only {:?}: it shows nothing",
+        slowest[0]
+    );
     // Both cores are at work on the search, and the disk is what it is.
     assert!(slowest[1] < slowest[0] / 2, "{slowest:?}");
 }

@@ -82,8 +82,12 @@ async fn every_kind_of_model_has_its_figures() {
         "levels": { "kind": ["low", "high"] },
         "settings": { "features": "additive", "learn": "off", "warm_up": 100 } });
     server.post("/v2/models", three).await.ok();
-    let rows: Value =
-        (0..150).map(|i| { let [a, b, y] = row(i); json!([a, b, if i % 2 == 0 { "low" } else { "high" }, y]) }).collect();
+    let rows: Value = (0..150)
+        .map(|i| {
+            let [a, b, y] = row(i);
+            json!([a, b, if i % 2 == 0 { "low" } else { "high" }, y])
+        })
+        .collect();
     server.post("/v2/models/three/learn", rows).await.ok();
     assert_eq!(all_figures(&server, "three").await, ["effects", "intervals", "residuals", "latency"]);
     // Classes.
@@ -102,7 +106,13 @@ async fn every_kind_of_model_has_its_figures() {
     assert_eq!(all_figures(&server, "f").await, ["forecast", "intervals", "residuals", "latency"]);
     let search = json!({ "name": "s", "kind": "optimizer", "space": [{ "name": "x", "lo": 0, "hi": 1 }] });
     server.post("/v2/models", search).await.ok();
-    server.post("/v2/models/s/tell", json!([{ "x": 0.5, "value": 1 }, { "x": 0.2, "value": 0.4 }, { "x": 0.1 }])).await.ok();
+    server
+        .post(
+            "/v2/models/s/tell",
+            json!([{ "x": 0.5, "value": 1 }, { "x": 0.2, "value": 0.4 }, { "x": 0.1 }]),
+        )
+        .await
+        .ok();
     assert_eq!(all_figures(&server, "s").await, ["trace", "latency"]);
     // What is not there.
     let text = server.get("/v2/models/m/figures/effects").await.is(404);

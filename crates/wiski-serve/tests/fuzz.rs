@@ -128,7 +128,8 @@ async fn no_request_breaks_the_server() {
         "",
         "\u{7f}",
     ];
-    let names = ["m", "c", "s", "f", "none", "..", "%2e%2e%2f", ".new-x", "m%00", "M", "a b", &"x".repeat(300)];
+    let names =
+        ["m", "c", "s", "f", "none", "..", "%2e%2e%2f", ".new-x", "m%00", "M", "a b", &"x".repeat(300)];
     let mut before = None;
     let mut statuses = std::collections::BTreeMap::<u16, usize>::new();
     for i in 0..requests {
@@ -148,11 +149,22 @@ async fn no_request_breaks_the_server() {
         let file = ["app.js", "..", "%2e%2e%2f%2e%2e%2fetc%2fpasswd"][random.random_range(0..3)];
         let mut path =
             route.path.replace("{model}", name).replace("{version}", version).replace("{file}", file);
-        let figure = ["effects", "surface.svg", "intervals", "residuals", "latency", "fit", "trace", "forecast", ".."];
+        let figure =
+            ["effects", "surface.svg", "intervals", "residuals", "latency", "fit", "trace", "forecast", ".."];
         path = path.replace("{figure}", figure[random.random_range(0..figure.len())]);
         if random.random_bool(0.2) {
-            path += ["?level=0.5", "?horizon=4", "?horizon=0", "?level=-1", "?shard=true", "?rate=", "?theme=dark", "?a=1&a=2", "?&&=&", "?level=%00"]
-                [random.random_range(0..10)];
+            path += [
+                "?level=0.5",
+                "?horizon=4",
+                "?horizon=0",
+                "?level=-1",
+                "?shard=true",
+                "?rate=",
+                "?theme=dark",
+                "?a=1&a=2",
+                "?&&=&",
+                "?level=%00",
+            ][random.random_range(0..10)];
         }
         let body = damaged(&bodies[random.random_range(0..bodies.len())], &mut random);
         let length = random.random_range(0..80u32).to_string();

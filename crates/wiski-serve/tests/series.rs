@@ -97,7 +97,9 @@ async fn horizons_gaps_and_what_makes_no_sense() {
     let plain = json!({ "name": "s", "kind": "forecaster", "time": "t", "target": "y" });
     server.post("/v2/models", plain).await.ok();
     let values = |i: usize| (i as f64 * 0.3).sin() + i as f64 / 50.0;
-    let rows: Value = (0..100).map(|i| json!({ "t": i, "y": if i == 50 { Value::Null } else { json!(values(i)) } })).collect();
+    let rows: Value = (0..100)
+        .map(|i| json!({ "t": i, "y": if i == 50 { Value::Null } else { json!(values(i)) } }))
+        .collect();
     assert_eq!(server.post("/v2/models/s/learn", rows).await.ok()["learned"], 100);
     server.post("/v2/models/s/infer", json!({ "horizon": 3 })).await.is(409);
     // A short series is fitted when that is asked for.
@@ -132,7 +134,8 @@ async fn horizons_gaps_and_what_makes_no_sense() {
         server.post(&format!("/v2/models/s/{path}"), body).await.is(status);
     }
     // Rows that are rejected leave the others.
-    let answer = server.post("/v2/models/s/learn", json!([{ "t": 100, "y": 2 }, { "t": 7, "y": 2 }, { "t": 101, "y": 2 }]));
+    let answer = server
+        .post("/v2/models/s/learn", json!([{ "t": 100, "y": 2 }, { "t": 7, "y": 2 }, { "t": 101, "y": 2 }]));
     let answer = answer.await.ok();
     assert_eq!((&answer["learned"], &answer["rejected"][0]["row"]), (&json!(2), &json!(1)));
     server.get("/v2/models/s/snapshot?shard=true").await.is(422);

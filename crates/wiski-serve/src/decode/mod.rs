@@ -69,7 +69,9 @@ pub(crate) fn kind(headers: &HeaderMap) -> Result<Kind, Failure> {
             Ok(Kind::Json)
         }
         "application/octet-stream" => Ok(Kind::Snapshot),
-        _ => Err(Failure::MediaType(format!("a body is application/json, application/x-ndjson, text/csv or {ARROW}"))),
+        _ => Err(Failure::MediaType(format!(
+            "a body is application/json, application/x-ndjson, text/csv or {ARROW}"
+        ))),
     }
 }
 

@@ -218,7 +218,7 @@ async function report() {
     figure.hidden = true;
     image.alt = f.heading;
     // What cannot be drawn yet, in the warm-up for example, is not shown.
-    image.onload = () => { figure.hidden = false; };
+    image.onload = () => { figure.hidden = false; figure.classList.toggle("wide", image.naturalWidth > 620); };
     link.append(image);
     figure.append(link, caption);
     return figure;
