@@ -36,7 +36,7 @@ impl Batch {
     /// The number of rows.
     pub fn len(&self) -> usize {
         // Rows of a series without inputs are their times.
-        if self.width == 0 { self.time.len() } else { self.x.len() / self.width }
+        self.x.len().checked_div(self.width).unwrap_or(self.time.len())
     }
 
     /// Whether there is none.

@@ -103,9 +103,8 @@ fn damaged(bytes: &[u8], random: &mut Xoshiro256PlusPlus) -> Vec<u8> {
     out
 }
 
-#[tokio::test]
-async fn no_request_breaks_the_server() {
-    let requests: usize = std::env::var("WISKI_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(4000);
+/// A model of each kind, all of which predict.
+async fn server_of_all_kinds() -> Server {
     let server = Server::with(|config| config.limits.models = 8);
     server.make_with("m", 40).await;
     let classes = json!({ "name": "c", "kind": "classifier", "inputs": ["a", "b"], "target": "kind", "classes": ["low", "high"],
@@ -117,6 +116,13 @@ async fn no_request_breaks_the_server() {
     server.post("/v2/models", series).await.ok();
     server.post("/v2/models/f/learn", (0..40).map(|i| json!([row(i)[0], i])).collect()).await.ok();
     server.post("/v2/models/f/refit", json!({})).await.ok();
+    server
+}
+
+#[tokio::test]
+async fn no_request_breaks_the_server() {
+    let requests: usize = std::env::var("WISKI_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(4000);
+    let server = server_of_all_kinds().await;
     let (mut random, bodies) = (Xoshiro256PlusPlus::seed_from_u64(5), bodies());
     let kinds = [
         "application/json",
