@@ -133,9 +133,10 @@ impl Serve {
             if !encryption.is_on() && !address.ip().is_loopback() {
                 tracing::warn!("tokens and rows go over the network unencrypted; --tls-cert encrypts them");
             }
+            let stop = interrupted();
             // For people and for programs that wait for it.
             eprintln!("wiski: serving {} on {scheme}://{address}", self.models.display());
-            wiski_serve::serve(engine, listener, encryption, interrupted()).await;
+            wiski_serve::serve(engine, listener, encryption, stop).await;
             Ok(())
         })
     }
@@ -173,18 +174,22 @@ impl Serve {
     }
 }
 
-/// Done when the process is asked to stop.
-async fn interrupted() {
+/// Done when the process is asked to stop. It listens from now on, not only once it is waited for.
+fn interrupted() -> impl Future<Output = ()> {
     #[cfg(unix)]
-    {
+    let signals = {
         use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    };
+    async move {
+        #[cfg(unix)]
+        if let (Ok(mut terminate), Ok(mut interrupt)) = signals {
             tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
+                _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
             }
             return;
         }
+        let _ = tokio::signal::ctrl_c().await;
     }
-    let _ = tokio::signal::ctrl_c().await;
 }
