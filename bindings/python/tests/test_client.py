@@ -66,6 +66,49 @@ def test_learn_and_predict(server, tmp_path):
         assert [m["name"] for m in client.models()] == ["m"]
 
 
+def test_arrow(server):
+    pyarrow = pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(3)
+    learned, ahead = rows(rng, 60), [{"a": 0.3, "b": 0.4}, {"a": 0.6, "b": 0.1}]
+
+    def stream(rows):
+        table, sink = pyarrow.Table.from_pylist(rows), pyarrow.BufferOutputStream()
+        with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=25)
+        return sink.getvalue().to_pybytes()
+
+    with wiski.Client(server) as client:
+        # A table goes to any server, by JSON.
+        plain = client.create("plain", inputs=["a", "b"], target="y", settings=SETTINGS)
+        assert plain.learn(pyarrow.Table.from_pylist(learned))["learned"] == 60
+        model = client.create("m", inputs=["a", "b"], target="y", settings=SETTINGS)
+        if "arrow_ipc" not in client.server()["extensions"]:
+            with pytest.raises(wiski.ServerError, match="without Arrow") as error:
+                model.learn(stream(learned))
+            assert error.value.status == 415
+            return
+        assert model.learn(stream(learned))["learned"] == 60
+        assert model.predict(stream(ahead), level=0.8) == plain.predict(ahead, level=0.8)
+        with pytest.raises(wiski.ServerError, match="Arrow IPC"):
+            model.learn(stream(learned)[:200])
+
+
+def test_series(server, tmp_path):
+    with wiski.Client(server) as client:
+        sold = client.create("sold", "forecaster", time="day", target="sold", settings={"seasons": [7]})
+        series = [{"day": i, "sold": 10 + 3 * np.sin(2 * np.pi * i / 7) + 0.01 * (i * i % 13)} for i in range(300)]
+        assert sold.learn(series)["learned"] == 300
+        ahead = sold.forecast(7, level=0.9)
+        # The file is one that the library reads.
+        path = tmp_path / "sold.wiski"
+        path.write_bytes(sold.snapshot())
+        own = wiski.Forecaster.load(path).predict(7, level=0.9)
+        assert [p["time"] for p in ahead] == [float(i) for i in range(300, 307)]
+        np.testing.assert_allclose([p["mean"] for p in ahead], own.mean, rtol=1e-12)
+        with pytest.raises(wiski.ServerError, match="horizon"):
+            sold.forecast(0)
+
+
 def test_search(server):
     client = wiski.Client(server)
     space = [{"name": "x", "lo": -2, "hi": 2}, {"name": "how", "lo": 0, "hi": 1, "choices": ["good", "bad"]}]

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Folder, Random};
@@ -39,26 +40,49 @@ impl Server {
 
 /// Sends a request; nothing if no whole answer came.
 fn send(address: &str, method: &str, path: &str, key: &str, body: &str) -> Option<(u16, Value)> {
+    let (status, body) = exchange(address, method, path, key, "application/json", body.as_bytes())?;
+    Some((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
+}
+
+/// The same with bytes of any kind.
+fn exchange(
+    address: &str,
+    method: &str,
+    path: &str,
+    key: &str,
+    kind: &str,
+    body: &[u8],
+) -> Option<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_mins(1))).ok()?;
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\nidempotency-key: {key}\r\ncontent-length: {}\r\n\r\n",
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\nidempotency-key: {key}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).ok()?;
-    stream.write_all(body.as_bytes()).ok()?;
+    stream.write_all(body).ok()?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).ok()?;
-    let text = String::from_utf8(answer).ok()?;
-    let (head, body) = text.split_once("\r\n\r\n")?;
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let (head, body) = (str::from_utf8(&answer[..end]).ok()?, &answer[end + 4..]);
     let status = head.split(' ').nth(1)?.parse().ok()?;
     let length =
         head.lines().find_map(|line| line.strip_prefix("content-length: "))?.parse::<usize>().ok()?;
-    (body.len() == length).then(|| (status, serde_json::from_str(body).unwrap_or(Value::Null)))
+    (body.len() == length).then(|| (status, body.to_vec()))
+}
+
+/// Sends a snapshot, or fetches one.
+fn octets(address: &str, method: &str, path: &str, key: &str, body: &[u8]) -> Vec<u8> {
+    let (status, answer) =
+        exchange(address, method, path, key, "application/octet-stream", body).expect("an answer");
+    assert!(status < 300, "{method} {path}: {status} {}", String::from_utf8_lossy(&answer));
+    answer
 }
 
 fn ok(address: &str, method: &str, path: &str, body: &str) -> Value {
-    let (status, answer) = send(address, method, path, "none", body).expect("an answer");
+    static KEYS: AtomicU64 = AtomicU64::new(0);
+    let key = format!("own-{}", KEYS.fetch_add(1, Ordering::Relaxed));
+    let (status, answer) = send(address, method, path, &key, body).expect("an answer");
     assert!(status < 300, "{method} {path}: {status} {answer}");
     answer
 }
@@ -68,8 +92,10 @@ fn row(i: u64) -> [f64; 3] {
     [a, b, (6.0 * a).sin() * b + 0.1 * ((i * i % 1_000_003) as f64 * 0.414_213_562).fract()]
 }
 
+/// What follows the last rows would depend on their order, which three clients do not keep.
 const MODEL: &str = r#"{"name": "m", "kind": "regressor", "inputs": ["a", "b"], "target": "y",
-    "settings": {"features": "identity", "grid": [8], "kernel": "rbf", "learn": "off", "warm_up": 20}}"#;
+    "settings": {"features": "identity", "grid": [8], "kernel": "rbf", "learn": "off", "warm_up": 20,
+        "tracking": false, "constant_noise": true}}"#;
 
 fn rows(from: u64, to: u64) -> String {
     (from..to).map(row).collect::<Value>().to_string()
@@ -152,6 +178,8 @@ fn survives(kills: usize, seed: u64) {
         kernel: Some(wiski::Kernel::parse("rbf", 2).unwrap()),
         schedule: wiski::Schedule::Off,
         warm_up: Some(20),
+        tracking: false,
+        noise: wiski::model::NoiseModel::Constant,
         ..wiski::Settings::default()
     };
     let mut model = wiski::OnlineRegressor::new(2, settings).unwrap();
@@ -177,6 +205,116 @@ fn kills_lose_nothing_acknowledged_and_no_row_is_learned_twice() {
 #[ignore = "takes a minute"]
 fn two_hundred_kills() {
     survives(200, 2);
+}
+
+/// A model that searches for features beside its stream: rows are sent without a pause, and the server is killed in between.
+#[test]
+fn kills_lose_nothing_while_a_search_runs() {
+    const MODEL: &str = r#"{"name": "m", "kind": "regressor", "inputs": ["a", "b"], "target": "y",
+        "settings": {"warm_up": 40}}"#;
+    let (folder, mut random) = (Folder::new(), Random::new(5));
+    let mut server = Server::start(&folder, "");
+    ok(&server.address, "POST", "/v2/models", MODEL);
+    let mut sent = 0;
+    for _ in 0..8 {
+        let until = Instant::now() + Duration::from_millis(50 + random.below(250));
+        while Instant::now() < until {
+            let (key, body) = (format!("k{sent}"), rows(sent, sent + 7));
+            let (status, answer) = send(&server.address, "POST", "/v2/models/m/step", &key, &body).unwrap();
+            assert_eq!((status, &answer["rows"]), (200, &json!(sent + 7)), "{answer}");
+            sent += 7;
+        }
+        // One more, whose answer nobody waits for: it may be learned or not, and is sent again.
+        let (address, key, body) = (server.address.clone(), format!("k{sent}"), rows(sent, sent + 7));
+        let lost = std::thread::spawn(move || {
+            send(&address, "POST", "/v2/models/m/step", &key, &body);
+        });
+        std::thread::sleep(Duration::from_micros(random.below(3000)));
+        server.kill();
+        lost.join().unwrap();
+        server = Server::start(&folder, "");
+        let (key, body) = (format!("k{sent}"), rows(sent, sent + 7));
+        let (status, answer) = send(&server.address, "POST", "/v2/models/m/step", &key, &body).unwrap();
+        assert_eq!((status, &answer["rows"]), (200, &json!(sent + 7)), "{answer}");
+        sent += 7;
+        let stats = ok(&server.address, "GET", "/v2/models/m/stats", "");
+        assert_eq!((&stats["rows"], &stats["count"]), (&json!(sent), &json!(sent as f64)), "{stats}");
+    }
+    assert!(sent > 400, "{sent} rows: no search was begun");
+    // What a search found is picked up, although no row comes any more.
+    let start = Instant::now();
+    while ok(&server.address, "GET", "/v2/models/m/stats", "")["upkeep"] == true {
+        assert!(start.elapsed() < Duration::from_mins(1));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let stats = ok(&server.address, "GET", "/v2/models/m/stats", "");
+    assert_eq!((&stats["rows"], &stats["count"]), (&json!(sent), &json!(sent as f64)), "{stats}");
+    server.kill();
+}
+
+/// Three processes take a third of a stream each. What a replica has learned since the last exchange is in its model `new`;
+/// after an exchange all of it is in the model `m` of each, once.
+#[test]
+fn three_processes_end_equal_to_the_single_stream() {
+    let folders = [Folder::new(), Folder::new(), Folder::new()];
+    let mut servers: Vec<Server> = folders.iter().map(|folder| Server::start(folder, "")).collect();
+    // The first rows say what the scales are; from there on features stay.
+    let first = servers[0].address.clone();
+    ok(&first, "POST", "/v2/models", MODEL);
+    ok(&first, "POST", "/v2/models/m/learn", &rows(0, 80));
+    ok(&first, "POST", "/v2/models/m/freeze", "{}");
+    let whole = octets(&first, "GET", "/v2/models/m/snapshot", "-", b"");
+    let shard = octets(&first, "GET", "/v2/models/m/snapshot?shard=true", "-", b"");
+    for server in &servers[1..] {
+        octets(&server.address, "PUT", "/v2/models/m", "-", &whole);
+    }
+    for (round, (from, to)) in [(80, 320), (320, 401), (401, 900)].into_iter().enumerate() {
+        for server in &servers {
+            octets(&server.address, "PUT", "/v2/models/new", "-", &shard);
+        }
+        for i in from..to {
+            let server = &servers[i as usize % 3];
+            ok(&server.address, "POST", "/v2/models/new/learn", &rows(i, i + 1));
+        }
+        let parts: Vec<Vec<u8>> = servers
+            .iter()
+            .map(|server| octets(&server.address, "GET", "/v2/models/new/snapshot", "-", b""))
+            .collect();
+        for (i, server) in servers.iter_mut().enumerate() {
+            for (j, part) in parts.iter().enumerate() {
+                let key = format!("round-{round}-from-{j}");
+                octets(&server.address, "POST", "/v2/models/m/merge", &key, part);
+                if (i + j + round) % 3 == 0 {
+                    // The process dies after the merge, and the answer with it: the same again counts nothing twice.
+                    server.child.kill().unwrap();
+                    server.child.wait().unwrap();
+                    *server = Server::start(&folders[i], "");
+                    octets(&server.address, "POST", "/v2/models/m/merge", &key, part);
+                }
+            }
+            ok(&server.address, "DELETE", "/v2/models/new", "");
+        }
+    }
+    let single = Folder::new();
+    let alone = Server::start(&single, "");
+    ok(&alone.address, "POST", "/v2/models", MODEL);
+    ok(&alone.address, "POST", "/v2/models/m/learn", &rows(0, 80));
+    ok(&alone.address, "POST", "/v2/models/m/freeze", "{}");
+    ok(&alone.address, "POST", "/v2/models/m/learn", &rows(80, 900));
+    let ask: Value = (2000..2040).map(row).map(|[a, b, _]| json!([a, b])).collect();
+    let infer = |server: &Server| ok(&server.address, "POST", "/v2/models/m/infer", &ask.to_string());
+    let wanted = infer(&alone);
+    for server in &servers {
+        let said = infer(server);
+        assert_eq!((&said["rows"], &wanted["rows"]), (&json!(900), &json!(900)));
+        for k in 0..40 {
+            for name in ["mean", "std"] {
+                let value = |answer: &Value| answer["predictions"][k][name].as_f64().unwrap();
+                assert!((value(&said) - value(&wanted)).abs() < 1e-9, "{name} {k}: {said} {wanted}");
+            }
+        }
+    }
+    servers.into_iter().chain([alone]).for_each(Server::kill);
 }
 
 #[cfg(unix)]

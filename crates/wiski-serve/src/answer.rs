@@ -1,4 +1,7 @@
-//! From predictions to bodies: JSON, tensors of the Open Inference Protocol, NDJSON, CSV.
+//! From predictions to bodies: JSON, tensors of the Open Inference Protocol, NDJSON, CSV, Arrow IPC.
+
+#[cfg(feature = "arrow")]
+mod arrow;
 
 use std::fmt::Write;
 
@@ -10,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::decode::About;
 use crate::error::Failure;
-use crate::op::{ClassesSaid, Numbers, Rejected, Reply, Said};
+use crate::op::{ClassesSaid, Rejected, Reply, Said};
 
 /// A body with its type.
 pub(crate) fn response(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
@@ -52,11 +55,10 @@ fn text(text: &str) -> String {
 /// One row's prediction as a JSON object.
 fn push_row(out: &mut String, said: &Said, i: usize) {
     match said {
-        Said::Numbers(Numbers { mean, std, lower, upper }) => {
-            for (name, list) in
-                [("{\"mean\":", mean), (",\"std\":", std), (",\"lower\":", lower), (",\"upper\":", upper)]
-            {
-                out.push_str(name);
+        Said::Numbers(numbers) => {
+            for (k, (name, list)) in numbers.columns().enumerate() {
+                out.push(if k == 0 { '{' } else { ',' });
+                let _ = write!(out, "\"{name}\":");
                 push(out, list[i]);
             }
             out.push('}');
@@ -89,6 +91,8 @@ enum Form {
     Json,
     Lines,
     Csv,
+    #[cfg(feature = "arrow")]
+    Arrow,
 }
 
 fn form(headers: &HeaderMap) -> Form {
@@ -96,6 +100,8 @@ fn form(headers: &HeaderMap) -> Form {
     let first = accepted.split([',', ';']).next().unwrap_or_default().trim();
     match first {
         "text/csv" => Form::Csv,
+        #[cfg(feature = "arrow")]
+        crate::decode::ARROW => Form::Arrow,
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Form::Lines,
         _ => Form::Json,
     }
@@ -131,6 +137,8 @@ pub(crate) fn predictions(
             push_csv(&mut out, said);
             response(StatusCode::OK, "text/csv; charset=utf-8", out)
         }
+        #[cfg(feature = "arrow")]
+        Form::Arrow => response(StatusCode::OK, crate::decode::ARROW, arrow::stream(said)?),
     })
 }
 
@@ -152,10 +160,14 @@ fn push_csv(out: &mut String, said: &Said) {
         }
     };
     match said {
-        Said::Numbers(Numbers { mean, std, lower, upper }) => {
-            out.push_str("mean,std,lower,upper\n");
-            for i in 0..mean.len() {
-                for (k, list) in [mean, std, lower, upper].into_iter().enumerate() {
+        Said::Numbers(numbers) => {
+            for (k, (name, _)) in numbers.columns().enumerate() {
+                out.push_str(if k > 0 { "," } else { "" });
+                out.push_str(name);
+            }
+            out.push('\n');
+            for i in 0..numbers.mean.len() {
+                for (k, (_, list)) in numbers.columns().enumerate() {
                     if k > 0 {
                         out.push(',');
                     }
@@ -196,12 +208,9 @@ fn tensor_parts(said: &Said) -> Vec<(&'static str, &'static str, Option<usize>, 
         out
     };
     match said {
-        Said::Numbers(Numbers { mean, std, lower, upper }) => vec![
-            ("mean", "FP64", None, numbers(mean)),
-            ("std", "FP64", None, numbers(std)),
-            ("lower", "FP64", None, numbers(lower)),
-            ("upper", "FP64", None, numbers(upper)),
-        ],
+        Said::Numbers(said) => {
+            said.columns().map(|(name, list)| (name, "FP64", None, numbers(list))).collect()
+        }
         Said::Classes(classes) => {
             let label = |best: &Option<usize>| best.map_or("", |best| classes.labels[best].as_str());
             let labels: Value = classes.best.iter().map(label).collect();

@@ -35,12 +35,13 @@ pub enum Targets {
 impl Batch {
     /// The number of rows.
     pub fn len(&self) -> usize {
-        self.x.len() / self.width.max(1)
+        // Rows of a series without inputs are their times.
+        self.x.len().checked_div(self.width).unwrap_or(self.time.len())
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.x.is_empty()
+        self.len() == 0
     }
 
     /// The inputs of a row.
@@ -79,6 +80,8 @@ pub enum TargetKind {
     Label,
     /// The result of a trial: a number, or nothing if it failed.
     Trial,
+    /// The value of a series at a time: a number, or nothing where there is a gap.
+    Series,
 }
 
 /// The columns of a model and how their cells are read.
@@ -136,7 +139,8 @@ impl Schema {
         }
     }
 
-    /// What the cells of a row without names are for: inputs, then for rows to be learned the target, noise and time.
+    /// What the cells of a row without names are for: inputs, then for rows to be learned the target, noise and
+    /// time (the time also for rows of a series to be predicted).
     pub fn positions(&self, learns: bool) -> Vec<Slot> {
         let extras = [
             Some(Slot::Target),
@@ -144,7 +148,17 @@ impl Schema {
             self.columns.time.as_ref().map(|_| Slot::Time),
         ];
         let inputs = (0..self.columns.inputs.len()).map(Slot::Input);
-        inputs.chain(extras.into_iter().flatten().filter(|_| learns)).collect()
+        let counts = |slot: &Slot| learns || *slot == Slot::Time && self.target == TargetKind::Series;
+        inputs.chain(extras.into_iter().flatten().filter(counts)).collect()
+    }
+
+    /// Whether cells are the texts of levels or classes, and not numbers.
+    pub fn wants_text(&self, slot: Slot) -> bool {
+        match slot {
+            Slot::Input(i) => matches!(self.columns.reading(i), Reading::Levels(_)),
+            Slot::Target => self.target == TargetKind::Label,
+            Slot::Noise | Slot::Time => false,
+        }
     }
 
     fn name(&self, slot: Slot) -> &str {
@@ -259,7 +273,8 @@ impl<'a> Builder<'a> {
                 self.given[i] = true;
             }
             // What is not learned is not looked at.
-            Slot::Target | Slot::Time if !self.learns => {}
+            Slot::Target if !self.learns => {}
+            Slot::Time if !self.learns && self.schema.target != TargetKind::Series => {}
             Slot::Target => {
                 self.target = match (self.schema.target, cell) {
                     (_, Cell::Missing) => None,
@@ -294,7 +309,7 @@ impl<'a> Builder<'a> {
             match (self.target.take(), self.schema.target) {
                 (Some(Goal::Value(y)), _) => self.values.push(y),
                 (Some(Goal::Label(label)), _) => self.labels.push(label),
-                (None, TargetKind::Trial) => self.values.push(f64::NAN),
+                (None, TargetKind::Trial | TargetKind::Series) => self.values.push(f64::NAN),
                 (None, _) => return Err(self.reject(Slot::Target, "is missing")),
             }
         }
@@ -325,10 +340,13 @@ impl<'a> Builder<'a> {
         if !self.batch.variance.is_empty() && self.batch.variance.len() != rows {
             return Err(Failure::Unprocessable("some rows have a noise variance and some have none".into()));
         }
+        if !self.batch.time.is_empty() && self.batch.time.len() != rows {
+            return Err(Failure::Unprocessable("some rows have a time and some have none".into()));
+        }
         self.batch.targets = match self.schema.target {
             _ if !self.learns => Targets::None,
             TargetKind::Label => Targets::Labels(self.labels),
-            TargetKind::Value | TargetKind::Trial => Targets::Values(self.values),
+            TargetKind::Value | TargetKind::Trial | TargetKind::Series => Targets::Values(self.values),
         };
         Ok(self.batch)
     }

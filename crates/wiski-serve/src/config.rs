@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use wiski::model::Upkeep;
+
 use crate::auth::Tokens;
 
 /// All settings of a server.
@@ -13,6 +15,8 @@ pub struct Config {
     pub models: PathBuf,
     /// Who may do what. Without any token only this machine is served.
     pub tokens: Tokens,
+    /// Who waits for a search for features or a refit. [`Upkeep::OnRequest`]: nobody, it runs beside the stream.
+    pub upkeep: Upkeep,
     /// The bounds.
     pub limits: Limits,
 }
@@ -20,7 +24,12 @@ pub struct Config {
 impl Config {
     /// A server of the models in a folder, for this machine alone.
     pub fn new(models: impl Into<PathBuf>) -> Self {
-        Self { models: models.into(), tokens: Tokens::default(), limits: Limits::default() }
+        Self {
+            models: models.into(),
+            tokens: Tokens::default(),
+            upkeep: Upkeep::OnRequest,
+            limits: Limits::default(),
+        }
     }
 
     /// Whether this address may be listened on: others than this machine need a token.

@@ -7,8 +7,12 @@ use wiski::decide::{Dimension, Goal, Optimizer, OptimizerSettings, Space};
 use wiski::feature::Column;
 use wiski::model::{HalfLife, InputScaling, NoiseModel};
 use wiski::persist::{Columns, InputSource, Model, Reading, Stored};
-use wiski::{Classes, Error, Kernel, OnlineClassifier, OnlineRegressor, Result, Settings};
+use wiski::time::{Lags, Seasons, TrendKind};
+use wiski::{
+    Classes, Error, ForecastSettings, Forecaster, Kernel, OnlineClassifier, OnlineRegressor, Result, Settings,
+};
 
+use crate::series::Series;
 use crate::served::Served;
 
 /// What a client says about a new model.
@@ -63,6 +67,8 @@ pub enum Kind {
     Regressor,
     /// Predicts classes.
     Classifier,
+    /// Learns a series and says what comes next.
+    Forecaster,
     /// Searches for the best point.
     Optimizer,
 }
@@ -97,6 +103,57 @@ pub struct Chosen {
     level: Option<f64>,
     initial: Option<usize>,
     seed: Option<u64>,
+    // Of a forecaster.
+    seasons: Option<Vec<f64>>,
+    lags: Option<Vec<usize>>,
+    trend: Option<Trend>,
+    step: Option<f64>,
+    horizon: Option<f64>,
+}
+
+/// How the level of a series moves on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Trend {
+    Linear,
+    Damped,
+    Level,
+}
+
+impl Chosen {
+    /// A setting that only a forecaster has.
+    fn of_series(&self) -> Option<&'static str> {
+        let all = [
+            ("seasons", self.seasons.is_some()),
+            ("lags", self.lags.is_some()),
+            ("trend", self.trend.is_some()),
+            ("step", self.step.is_some()),
+            ("horizon", self.horizon.is_some()),
+        ];
+        all.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
+    }
+
+    /// A setting that a forecaster does not have.
+    fn of_others(&self) -> Option<&'static str> {
+        let all = [
+            ("features", self.features.is_some()),
+            ("grid", self.grid.is_some()),
+            ("kernel", self.kernel.is_some()),
+            ("learn", self.learn.is_some()),
+            ("off_grid", self.off_grid.is_some()),
+            ("bounds", self.bounds.is_some()),
+            ("half_life", self.half_life.is_some()),
+            ("tracking", self.tracking.is_some()),
+            ("constant_noise", self.constant_noise.is_some()),
+            ("warm_up", self.warm_up.is_some()),
+            ("max_grid", self.max_grid.is_some()),
+            ("intervals", self.intervals.is_some()),
+            ("level", self.level.is_some()),
+            ("initial", self.initial.is_some()),
+            ("seed", self.seed.is_some()),
+        ];
+        all.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
+    }
 }
 
 /// More rows than this are not kept in memory for a warm-up or a search.
@@ -113,7 +170,70 @@ impl Description {
         if width > columns {
             return reject("inputs", format!("{width} columns are more than the {columns} that are allowed"));
         }
-        if self.kind == Kind::Optimizer { self.search() } else { self.rows() }
+        match (self.kind, self.settings.of_series()) {
+            (Kind::Forecaster, _) => self.series(),
+            (_, Some(name)) => reject(name, "only a forecaster has this setting"),
+            (Kind::Optimizer, None) => self.search(),
+            _ => self.rows(),
+        }
+    }
+
+    fn series(self) -> Result<Served> {
+        let others = [
+            ("space", !self.space.is_empty()),
+            ("goal", self.goal.is_some()),
+            ("noise", self.noise.is_some()),
+            ("classes", self.classes.is_some() || self.add_classes),
+        ];
+        let other = others.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name);
+        if let Some(name) = other.or(self.settings.of_others()) {
+            return reject(name, "a forecaster has none");
+        }
+        let Some(target) = self.target.clone() else { return reject("target", "a column is needed") };
+        if self.time.is_none() {
+            return reject("time", "a column is needed: the times of the series, as numbers");
+        }
+        self.check_names(&target)?;
+        let (chosen, defaults) = (&self.settings, ForecastSettings::default());
+        let settings = ForecastSettings {
+            seasons: chosen.seasons.clone().map_or(Seasons::Auto, Seasons::Given),
+            lags: chosen.lags.clone().map_or(Lags::Auto, Lags::Given),
+            trend: match chosen.trend {
+                None | Some(Trend::Linear) => TrendKind::Linear,
+                Some(Trend::Damped) => TrendKind::Damped,
+                Some(Trend::Level) => TrendKind::Level,
+            },
+            columns: self.inputs.iter().map(|name| self.column(name)).collect(),
+            step: chosen.step,
+            horizon: chosen.horizon,
+            memory: chosen.memory.unwrap_or(defaults.memory),
+        };
+        if settings.memory > MOST_ROWS {
+            return reject("memory", format!("at most {MOST_ROWS} rows are kept in memory"));
+        }
+        let (model, columns) = (Forecaster::new(settings)?, self.columns(target));
+        Ok(Served::Series(Box::new(Series::new(columns, model)?)))
+    }
+
+    /// What an input is.
+    fn column(&self, name: &String) -> Column {
+        match (self.periodic.get(name), self.levels.get(name)) {
+            (Some(&period), _) => Column::Periodic { period },
+            (None, Some(levels)) => Column::Categorical { levels: levels.len(), ordered: false },
+            (None, None) => Column::Numeric,
+        }
+    }
+
+    /// The names of the columns, and how they are read.
+    fn columns(self, target: String) -> Columns {
+        let source = |name: &String| InputSource {
+            column: name.clone(),
+            reading: self.levels.get(name).map_or(Reading::Number, |levels| Reading::Levels(levels.clone())),
+        };
+        let sources =
+            if self.levels.is_empty() { Vec::new() } else { self.inputs.iter().map(source).collect() };
+        let (noise, time, inputs) = (self.noise, self.time, self.inputs);
+        Columns { sources, target, noise, time, inputs, ..Columns::default() }
     }
 
     fn search(self) -> Result<Served> {
@@ -165,15 +285,7 @@ impl Description {
             }
             _ => Model::Regressor(Box::new(OnlineRegressor::new(width, settings)?)),
         };
-        let source = |name: &String| InputSource {
-            column: name.clone(),
-            reading: self.levels.get(name).map_or(Reading::Number, |levels| Reading::Levels(levels.clone())),
-        };
-        let sources =
-            if self.levels.is_empty() { Vec::new() } else { self.inputs.iter().map(source).collect() };
-        let (noise, time, inputs) = (self.noise, self.time, self.inputs);
-        let columns = Columns { sources, target, noise, time, inputs, ..Columns::default() };
-        Ok(Served::Rows(Box::new(Stored::new(columns, model)?)))
+        Ok(Served::Rows(Box::new(Stored::new(self.columns(target), model)?)))
     }
 
     /// Rejects names that stand for two things, and what is said about no input.
@@ -196,14 +308,13 @@ impl Description {
 
     fn row_settings(&self) -> Result<Settings> {
         let (chosen, width) = (&self.settings, self.inputs.len());
-        let column = |name: &String| match (self.periodic.get(name), self.levels.get(name)) {
-            (Some(&period), _) => Column::Periodic { period },
-            (None, Some(levels)) => Column::Categorical { levels: levels.len(), ordered: false },
-            (None, None) => Column::Numeric,
-        };
         let is_plain = self.periodic.is_empty() && self.levels.is_empty();
         let mut settings = Settings {
-            columns: if is_plain { Vec::new() } else { self.inputs.iter().map(column).collect() },
+            columns: if is_plain {
+                Vec::new()
+            } else {
+                self.inputs.iter().map(|name| self.column(name)).collect()
+            },
             noise: if self.noise.is_some() { NoiseModel::Known } else { NoiseModel::Learned },
             grid: chosen.grid.clone().unwrap_or_default(),
             ..Settings::default()

@@ -140,7 +140,7 @@ impl Engine {
                 let served = Served::load(&file).map_err(|e| Failure::Fault(e.to_string()))?;
                 Store::create(&folder, &served).map_err(|e| Failure::Fault(e.to_string()))?;
             }
-            Hosted::load(own, &folder, &engine.config.limits)
+            Hosted::load(own, &folder, &engine.config)
         };
         let hosted = tokio::task::spawn_blocking(load).await.map_err(|e| Failure::Fault(e.to_string()))??;
         hosted.used.store(self.now(), Ordering::Relaxed);
@@ -226,7 +226,7 @@ impl Engine {
             if total <= self.config.limits.memory {
                 return;
             }
-            if hosted.waiting() > 0 || hosted.events.has_watchers() {
+            if hosted.waiting() > 0 || hosted.events.has_watchers() || hosted.is_searching() {
                 continue;
             }
             let _gate = slot.gate.lock().await;

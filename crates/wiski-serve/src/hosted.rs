@@ -3,22 +3,27 @@
 //! The writer is a thread with a bounded queue. It takes what has gathered there, appends all of it to the journal, forces
 //! it to the disk once (group commit), and only then applies and answers each change. Now and then it publishes a
 //! [`View`], from which predictions are made.
+//!
+//! Searches for features and refits run beside the stream on a thread of their own. The writer looks whether one is done
+//! before each group of changes and, without any, every 20 ms; going on with what it found is a record of the journal.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
+use wiski::model::UpkeepStage;
 use wiski::persist::Mark;
 
-use crate::config::Limits;
+use crate::config::Config;
 use crate::error::Failure;
 use crate::events::{self, Events};
+use crate::history::History;
 use crate::name::ModelName;
 use crate::op::{Entry, Keys, Op, Reply};
 use crate::served::Served;
@@ -37,6 +42,10 @@ const CHEAP: Duration = Duration::from_millis(20);
 const HELD_BACK: Duration = Duration::from_millis(5);
 /// Rows in the window of the recent coverage.
 const WINDOW: usize = 1000;
+/// How often a writer without work looks whether the search beside it is done.
+const LOOK: Duration = Duration::from_millis(20);
+/// Rows that what a search found catches up with at a time while nobody waits.
+const CAUGHT_UP: usize = 16;
 /// Fits go deeper than most threads.
 const STACK: usize = 16 << 20;
 
@@ -96,9 +105,11 @@ pub struct Hosted {
     pub events: Events,
     /// Its counters.
     pub counters: Counters,
+    history: Mutex<History>,
     /// When it was used last, in milliseconds of the engine's clock.
     pub used: AtomicU64,
     bytes: AtomicU64,
+    searching: AtomicBool,
     ended: AtomicBool,
 }
 
@@ -115,9 +126,9 @@ impl std::fmt::Debug for Command {
 
 impl Hosted {
     /// Loads a model from its folder and starts its writer.
-    pub fn load(name: ModelName, folder: &Path, limits: &Limits) -> Result<Arc<Self>, Failure> {
-        let start = Instant::now();
-        let open = || Store::open(folder, limits.keys);
+    pub fn load(name: ModelName, folder: &Path, config: &Config) -> Result<Arc<Self>, Failure> {
+        let (start, limits) = (Instant::now(), &config.limits);
+        let open = || Store::open(folder, limits.keys, config.upkeep);
         let opened = catch_unwind(AssertUnwindSafe(open));
         let Ok(opened) = opened else {
             return Err(Failure::Fault(format!("{name}: its journal cannot be replayed")));
@@ -135,8 +146,10 @@ impl Hosted {
             view: RwLock::new(view),
             events: Events::default(),
             counters: Counters::default(),
+            history: Mutex::default(),
             used: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            searching: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         });
         let mut writer = Writer {
@@ -170,6 +183,11 @@ impl Hosted {
         Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// What is kept of the last rows; held for as long as a copy takes.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Requests that wait for the writer.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
@@ -178,6 +196,11 @@ impl Hosted {
     /// About the memory it takes.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether a search or refit runs beside its stream, or what it found is catching up.
+    pub fn is_searching(&self) -> bool {
+        self.searching.load(Ordering::Relaxed)
     }
 
     /// Whether its writer has ended, so that it must be loaded anew.
@@ -216,11 +239,14 @@ impl Hosted {
 
     /// Has a change carried out; when this returns, it is on the disk.
     pub async fn change(&self, op: Op, key: Option<String>) -> Done {
+        let start = Instant::now();
         let (answer, done) = oneshot::channel();
         let digest = if key.is_some() { op.digest() } else { 0 };
         let bytes = op.bytes();
         self.send(Command::Change(Change { entry: Entry { key, op }, digest, bytes, answer }), bytes)?;
-        done.await.map_err(|_| self.reloading())?
+        let done = done.await.map_err(|_| self.reloading())?;
+        self.history().took(true, start.elapsed());
+        done
     }
 
     /// Takes in what another model has learned.
@@ -278,22 +304,24 @@ impl Drop for Writer {
 impl Writer {
     fn run(mut self, commands: &Receiver<Command>) {
         loop {
-            let first = if self.is_stale {
-                match commands.recv_timeout(self.due()) {
-                    Ok(command) => command,
-                    Err(RecvTimeoutError::Timeout) => {
-                        self.publish();
-                        continue;
-                    }
-                    Err(RecvTimeoutError::Disconnected) => return,
-                }
-            } else {
-                match commands.recv() {
-                    Ok(command) => command,
-                    Err(_) => return,
-                }
+            let stage = self.served.upkeep_stage();
+            self.hosted.searching.store(stage != UpkeepStage::Idle, Ordering::Relaxed);
+            let patience = match stage {
+                UpkeepStage::Done | UpkeepStage::CatchingUp => Some(Duration::ZERO),
+                _ if self.is_stale => Some(self.due()),
+                UpkeepStage::Running => Some(LOOK),
+                UpkeepStage::Idle => None,
             };
-            match self.group(first, commands) {
+            let first = match patience {
+                Some(patience) => commands.recv_timeout(patience),
+                None => commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            let done = match first {
+                Ok(command) => self.group(command, commands),
+                Err(RecvTimeoutError::Timeout) => self.idle().map(|()| true),
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            match done {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(Broken) => {
@@ -354,6 +382,36 @@ impl Writer {
         Ok(true)
     }
 
+    /// What is done while nobody waits.
+    fn idle(&mut self) -> Result<(), Broken> {
+        self.attend(CAUGHT_UP)?;
+        if self.is_stale && self.due() == Duration::ZERO {
+            self.publish();
+        }
+        Ok(())
+    }
+
+    /// Takes in what a search beside the stream has found, if it is done. That is a change like any other: it stands in
+    /// the journal before the rows that are learned after it, and reaches the disk with them.
+    fn attend(&mut self, rows: usize) -> Result<(), Broken> {
+        match self.served.upkeep_stage() {
+            UpkeepStage::Done => {}
+            UpkeepStage::CatchingUp if rows > 0 => {}
+            _ => return Ok(()),
+        }
+        let mark = self.store.mark();
+        let op = Op::Attend(rows);
+        if let Err(error) = self.store.append(Entry { key: None, op: op.clone() }) {
+            tracing::error!(model = %self.hosted.name, %error, "what a search found cannot be noted");
+            return self.store.rewind(mark).map_err(|_| Broken);
+        }
+        if self.apply_one(&op).is_none() {
+            let _ = self.store.rewind(mark);
+            return Err(Broken);
+        }
+        Ok(())
+    }
+
     /// Lets go of the folder before the writer itself is gone.
     fn release(&mut self) {
         self.store.release();
@@ -361,12 +419,15 @@ impl Writer {
 
     /// Appends changes to the journal, brings them to the disk, then applies and answers each.
     fn commit(&mut self, mut changes: VecDeque<Change>) -> Result<(), Broken> {
+        self.attend(0)?;
         while !changes.is_empty() {
             let (logged, later) = self.log(changes)?;
             self.apply(logged)?;
             changes = later;
         }
-        if self.store.rows() >= self.compact_after {
+        // What runs beside the stream is not part of a snapshot, and would be begun anew after it; so that may wait a bit.
+        let is_quiet = self.served.upkeep_stage() == UpkeepStage::Idle;
+        if self.store.rows() >= if is_quiet { self.compact_after } else { 4 * self.compact_after } {
             self.compact()?;
         }
         Ok(())
@@ -478,6 +539,7 @@ impl Writer {
                 counters.recent_inside.fetch_add(u64::from(inside), Ordering::Relaxed);
                 counters.recent.store(recent.len() as u64, Ordering::Relaxed);
             }
+            hosted.history().push(step);
             if hosted.events.has_watchers() {
                 hosted.events.tell("row", events::row(step));
             }

@@ -7,12 +7,12 @@
 //!
 //! 1. [`net`]: a connection, perhaps encrypted, within limits ([`config`]).
 //! 2. [`routes`]: which path, whose token ([`auth`]), how large a body; errors become answers ([`error`]).
-//! 3. `decode`: from JSON, NDJSON, CSV or tensors to rows ([`batch`]).
+//! 3. `decode`: from JSON, NDJSON, CSV, Arrow or tensors to rows ([`batch`]).
 //! 4. [`engine`]: which model ([`name`]), loaded if it is not in memory.
 //! 5. Predictions read the newest [`view`], and wait for nothing.
 //! 6. Changes ([`op`]) go to the model's writer ([`hosted`]): journal and disk first ([`store`]), then the model
 //!    ([`served`]), then the answer; whoever watches hears of it ([`events`]).
-//! 7. `answer`: from predictions to JSON, NDJSON, CSV or tensors.
+//! 7. `answer`: from predictions to JSON, NDJSON, CSV, Arrow or tensors; [`figures`] from views and [`history`] to SVG.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -37,10 +37,13 @@ mod decode;
 
 pub mod create;
 pub mod op;
+pub mod series;
 pub mod served;
 pub mod store;
 
 pub mod events;
+pub mod figures;
+pub mod history;
 pub mod view;
 
 pub mod hosted;

@@ -25,6 +25,9 @@ pub enum Op {
     Refit,
     /// Ends learning of features, and the warm-up if it is not over.
     Freeze,
+    /// Goes on with what a search or refit beside the stream has found, which catches up with so many rows first. Nobody
+    /// asks for it: it stands in the journal so that replaying goes on with it at the same row.
+    Attend(usize),
 }
 
 impl Op {
@@ -32,7 +35,7 @@ impl Op {
     pub fn rows(&self) -> usize {
         match self {
             Self::Learn(batch, _) | Self::Forget(batch) | Self::Tell(batch) => batch.len(),
-            Self::Ask(_) | Self::Refit | Self::Freeze => 0,
+            Self::Ask(_) | Self::Refit | Self::Freeze | Self::Attend(_) => 0,
         }
     }
 
@@ -40,7 +43,7 @@ impl Op {
     pub fn bytes(&self) -> usize {
         let rows = match self {
             Self::Learn(batch, _) | Self::Forget(batch) | Self::Tell(batch) => batch.bytes(),
-            Self::Ask(_) | Self::Refit | Self::Freeze => 0,
+            Self::Ask(_) | Self::Refit | Self::Freeze | Self::Attend(_) => 0,
         };
         rows + 256
     }
@@ -80,9 +83,20 @@ pub struct Numbers {
     pub lower: Vec<f64>,
     /// The upper ends.
     pub upper: Vec<f64>,
+    /// The times, of a forecast; otherwise empty.
+    #[serde(default)]
+    pub time: Vec<f64>,
 }
 
 impl Numbers {
+    /// The lists with their names; the times first, if there are any.
+    pub fn columns(&self) -> impl Iterator<Item = (&'static str, &[f64])> {
+        let time = (!self.time.is_empty()).then_some(("time", &self.time[..]));
+        let rest: [(&str, &[f64]); 4] =
+            [("mean", &self.mean), ("std", &self.std), ("lower", &self.lower), ("upper", &self.upper)];
+        time.into_iter().chain(rest)
+    }
+
     /// Takes in a prediction with its interval.
     pub fn push(&mut self, mean: f64, std: f64, lower: f64, upper: f64) {
         self.mean.push(mean);

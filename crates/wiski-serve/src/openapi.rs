@@ -40,8 +40,12 @@ fn operation(route: &Route) -> Value {
     match route.id {
         "infer" | "version_infer" | "step" => {
             query("level", "number", "The share of targets that intervals are to hold.");
+            if route.id != "step" {
+                query("horizon", "integer", "Steps ahead, of a forecaster without inputs.");
+            }
         }
         "snapshot" => query("shard", "boolean", "The same model with nothing learned."),
+        "figure" => query("theme", "string", "light (the default) or dark."),
         "events" => query("rate", "integer", "Rows shown in a second, at most."),
         _ => {}
     }
@@ -89,6 +93,7 @@ fn content(route: &Route) -> Value {
     let (kind, schema) = match route.id {
         "page" => ("text/html", json!({ "type": "string" })),
         "asset" | "metrics" => ("text/plain", json!({ "type": "string" })),
+        "figure" => ("image/svg+xml", json!({ "type": "string" })),
         "events" => ("text/event-stream", json!({ "type": "string" })),
         "snapshot" => ("application/octet-stream", json!({ "type": "string", "format": "binary" })),
         "infer" | "version_infer" => (
@@ -114,9 +119,11 @@ fn body(takes: Takes) -> Option<Value> {
         Takes::Rows => json!({
             "application/json": { "schema": { "oneOf": [
                 { "$ref": "#/components/schemas/Rows" }, { "$ref": "#/components/schemas/InferenceRequest" },
+                { "$ref": "#/components/schemas/Horizon" },
             ] } },
             "application/x-ndjson": text,
             "text/csv": text,
+            (crate::decode::ARROW): binary,
         }),
         Takes::Description => json!({ "application/json": schema("Model") }),
         Takes::DescriptionOrSnapshot => {

@@ -1,19 +1,23 @@
-//! A model as it is served: for rows (numbers or classes) or for a search. What happens to it is an [`Op`].
+//! A model as it is served: for rows (numbers or classes), for a series or for a search. What happens to it is an [`Op`].
 
 use std::path::Path;
 
 use wiski::decide::Optimizer;
+use wiski::model::{Upkeep, UpkeepStage};
 use wiski::persist::{self, Answer, Columns, InputSource, Model, Reading, Stored, Target};
 use wiski::{Error, Horizon, Result};
 
 use crate::batch::{Batch, Schema, TargetKind};
 use crate::op::{ClassesSaid, Numbers, Op, Rejected, Reply, Said};
+use crate::series::Series;
 
 /// A model that is served.
 #[derive(Debug, Clone)]
 pub enum Served {
     /// Predicts numbers or classes of rows.
     Rows(Box<Stored>),
+    /// Learns a series and says what comes next.
+    Series(Box<Series>),
     /// Searches for the best point.
     Search(Box<Optimizer>),
 }
@@ -25,6 +29,8 @@ pub struct Step<'a> {
     pub row: u64,
     /// Its inputs.
     pub x: &'a [f64],
+    /// Its time, if it has one.
+    pub time: Option<f64>,
     /// Its target.
     pub target: Target<'a>,
     /// What was predicted, unless in the warm-up.
@@ -33,6 +39,8 @@ pub struct Step<'a> {
     pub interval: Option<wiski::Interval>,
     /// Whether the target lay in the interval, or the class in the set.
     pub inside: Option<bool>,
+    /// The width of the interval, or the number of classes in the set.
+    pub size: Option<f64>,
 }
 
 impl Served {
@@ -43,6 +51,7 @@ impl Served {
                 Model::Regressor(_) => "regressor",
                 Model::Classifier(_) => "classifier",
             },
+            Self::Series(_) => "forecaster",
             Self::Search(_) => "optimizer",
         }
     }
@@ -57,6 +66,7 @@ impl Served {
                 };
                 Schema { columns: stored.columns.clone(), target }
             }
+            Self::Series(series) => Schema { columns: series.columns.clone(), target: TargetKind::Series },
             Self::Search(optimizer) => {
                 let dimensions = optimizer.space().dimensions();
                 let source = |d: &wiski::decide::Dimension| InputSource {
@@ -83,6 +93,7 @@ impl Served {
     pub fn seen(&self) -> u64 {
         match self {
             Self::Rows(stored) => stored.rows,
+            Self::Series(series) => series.model.rows(),
             Self::Search(optimizer) => optimizer.trials().len() as u64,
         }
     }
@@ -91,6 +102,7 @@ impl Served {
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         match self {
             Self::Rows(stored) => persist::to_bytes(stored.as_ref()),
+            Self::Series(series) => persist::to_bytes(series.as_ref()),
             Self::Search(optimizer) => persist::to_bytes(optimizer.as_ref()),
         }
     }
@@ -102,23 +114,28 @@ impl Served {
             Ok(stored) => Ok(Self::Rows(Box::new(stored.resumed()))),
             Err(error) => match persist::from_bytes::<Optimizer>(bytes) {
                 Ok(optimizer) => Ok(Self::Search(Box::new(optimizer))),
-                Err(_) => Err(error),
+                Err(_) => match persist::from_bytes::<Series>(bytes) {
+                    Ok(series) => Ok(Self::Series(Box::new(series.checked()?))),
+                    Err(_) => Err(error),
+                },
             },
         }
     }
 
     /// Reads a snapshot file.
     pub fn load(path: &Path) -> Result<Self> {
-        if persist::header(path)?.kind == "optimizer" {
-            return Ok(Self::Search(Box::new(persist::load(path)?)));
-        }
-        Ok(Self::Rows(Box::new(persist::load::<Stored>(path)?.resumed())))
+        Ok(match persist::header(path)?.kind.as_str() {
+            "optimizer" => Self::Search(Box::new(persist::load(path)?)),
+            "forecaster" => Self::Series(Box::new(persist::load::<Series>(path)?.checked()?)),
+            _ => Self::Rows(Box::new(persist::load::<Stored>(path)?.resumed())),
+        })
     }
 
     /// Writes a snapshot file.
     pub fn save(&self, path: &Path) -> Result<()> {
         match self {
             Self::Rows(stored) => persist::save(path, stored.as_ref()),
+            Self::Series(series) => persist::save(path, series.as_ref()),
             Self::Search(optimizer) => persist::save(path, optimizer.as_ref()),
         }
     }
@@ -131,11 +148,21 @@ impl Served {
             (Self::Rows(stored), Op::Forget(batch)) => Ok(forget(stored, batch)),
             (Self::Rows(stored), Op::Refit) => stored.model.refit().map(|()| Reply::Done),
             (Self::Rows(stored), Op::Freeze) => freeze(&mut stored.model).map(|()| Reply::Done),
+            (Self::Rows(stored), Op::Attend(rows)) => {
+                stored.model.attend_upkeep(*rows);
+                Ok(Reply::Done)
+            }
+            (Self::Search(_) | Self::Series(_), Op::Attend(_)) => Ok(Reply::Done),
+            (Self::Series(series), Op::Learn(batch, level)) => Ok(series.learn(batch, *level, watch)),
+            (Self::Series(series), Op::Refit) => series.model.fit().map(|()| Reply::Done),
             (Self::Search(optimizer), Op::Ask(count)) => optimizer.ask(*count).map(Reply::Points),
             (Self::Search(optimizer), Op::Tell(batch)) => Ok(tell(optimizer, batch)),
             (Self::Search(optimizer), Op::Refit) => optimizer.refit().map(|()| Reply::Done),
             (Self::Rows(_), Op::Ask(_) | Op::Tell(_)) => {
                 Err(unsupported("asking and telling", "the model is for rows, not for a search"))
+            }
+            (Self::Series(_), Op::Ask(_) | Op::Tell(_) | Op::Forget(_) | Op::Freeze) => {
+                Err(unsupported("this", "a forecaster learns rows in the order of time, and forecasts"))
             }
             (Self::Search(_), Op::Learn(..) | Op::Forget(_) | Op::Freeze) => {
                 Err(unsupported("learning rows", "the model is for a search: ask and tell"))
@@ -152,7 +179,7 @@ impl Served {
                 own.rows += other.rows;
                 Ok(())
             }
-            _ => Err(unsupported("merge", "searches cannot be merged")),
+            _ => Err(unsupported("merge", "searches and forecasters cannot be merged")),
         }
     }
 
@@ -163,7 +190,22 @@ impl Served {
                 let shard = Stored::new(stored.columns.clone(), stored.model.shard()?)?;
                 Ok(Self::Rows(Box::new(shard)))
             }
-            Self::Search(_) => Err(unsupported("shard", "searches have no shards")),
+            _ => Err(unsupported("shard", "searches and forecasters have no shards")),
+        }
+    }
+
+    /// Says who waits for searches and refits.
+    pub fn set_upkeep(&mut self, upkeep: Upkeep) {
+        if let Self::Rows(stored) = self {
+            stored.model.set_upkeep(upkeep);
+        }
+    }
+
+    /// How far the search or refit is that runs beside the stream.
+    pub fn upkeep_stage(&self) -> UpkeepStage {
+        match self {
+            Self::Rows(stored) => stored.model.upkeep_stage(),
+            Self::Series(_) | Self::Search(_) => UpkeepStage::Idle,
         }
     }
 
@@ -171,6 +213,7 @@ impl Served {
     pub fn take_failure(&mut self) -> Option<Error> {
         match self {
             Self::Rows(stored) => stored.model.take_failure(),
+            Self::Series(series) => series.failure.take(),
             Self::Search(optimizer) => optimizer.take_failure(),
         }
     }
@@ -187,6 +230,10 @@ fn learn(stored: &mut Stored, batch: &Batch, level: Option<f64>, watch: &mut dyn
     for i in 0..batch.len() {
         let row = batch.row(i);
         let stepped = stored.step(&row);
+        if !stored.model.is_ready() && stored.model.upkeep_stage() != UpkeepStage::Idle {
+            // Until the warm-up is over there is no prediction, so its end is waited for.
+            stored.model.finish_upkeep();
+        }
         let answer = match &stepped {
             Ok(answer) => answer.as_ref(),
             Err(error) => {
@@ -199,31 +246,32 @@ fn learn(stored: &mut Stored, batch: &Batch, level: Option<f64>, watch: &mut dyn
         }
         if stepped.is_ok() {
             let promise = |answer| promised(&stored.model, answer, own_level, row.target);
-            let (interval, inside) = answer.map_or((None, None), promise);
-            watch(&Step { row: stored.rows, x: row.x, target: row.target, answer, interval, inside });
+            let (interval, inside, size) = answer.map_or((None, None, None), promise);
+            let (row, x, time, target) = (stored.rows, row.x, row.time, row.target);
+            watch(&Step { row, x, time, target, answer, interval, inside, size });
         }
     }
     let taken = batch.len() - rejected.len();
     Reply::Rows { taken, rejected, seen: stored.rows, said: said.map(|s| s.finish(&stored.model)) }
 }
 
-/// The interval that was promised for the last row, and whether the target was in it, or in the set of classes.
+/// The interval that was promised for the last row, whether the target was in it, or in the set of classes, and its size.
 fn promised(
     model: &Model,
     answer: &Answer,
     level: f64,
     target: Target,
-) -> (Option<wiski::Interval>, Option<bool>) {
+) -> (Option<wiski::Interval>, Option<bool>, Option<f64>) {
     let interval = model.interval(answer, level, Horizon::Last).ok().flatten();
-    let inside = match (target, interval) {
-        (Target::Value(y), Some(interval)) => Some(interval.contains(y)),
+    match (target, interval) {
+        (Target::Value(y), Some(i)) => (interval, Some(i.contains(y)), Some(i.upper - i.lower)),
         (Target::Label(label), _) => {
             let set = model.set(answer, level, Horizon::Last).ok().flatten();
-            set.map(|set| set.contains(&label))
+            let inside = set.as_ref().map(|set| set.contains(&label));
+            (interval, inside, set.map(|set| set.len() as f64))
         }
-        _ => None,
-    };
-    (interval, inside)
+        _ => (interval, None, None),
+    }
 }
 
 fn forget(stored: &mut Stored, batch: &Batch) -> Reply {

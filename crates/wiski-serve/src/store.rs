@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use wiski::model::Upkeep;
 use wiski::persist::{FileLock, Log, Mark};
 use wiski::{Error, Result};
 
@@ -80,7 +81,7 @@ impl Store {
     }
 
     /// Opens a folder, reads its newest whole generation and replays the journal.
-    pub fn open(folder: &Path, keys: usize) -> Result<Opened> {
+    pub fn open(folder: &Path, keys: usize, upkeep: Upkeep) -> Result<Opened> {
         let lock = FileLock::acquire(&folder.join("model"), PATIENCE)?;
         let generation = newest(folder)?.ok_or_else(|| Error::File {
             path: folder.display().to_string(),
@@ -90,6 +91,7 @@ impl Store {
         let snapshot = snapshot_path(folder, generation);
         let snapshot_bytes = fs::metadata(&snapshot).map_or(0, |m| m.len());
         let mut served = Served::load(&snapshot)?;
+        served.set_upkeep(upkeep);
         let path = journal_path(folder, generation);
         let (mut keys, mut rows, mut replayed) = (Keys::new(keys), 0, 0);
         let check = |version: u32| match version {

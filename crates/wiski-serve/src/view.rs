@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wiski::decide::Optimizer;
 use wiski::model::{ClassSnapshot, Snapshot};
 use wiski::persist::Model;
-use wiski::{Horizon, Interval};
+use wiski::{Forecaster, Horizon, Interval};
 
 use crate::batch::{Batch, Schema};
 use crate::error::Failure;
@@ -23,6 +23,8 @@ pub struct View {
     image: Image,
     /// The figures.
     pub figures: Figures,
+    /// Where each input has been seen; nothing in the warm-up, and for models that are not for rows.
+    pub ranges: Vec<(f64, f64)>,
 }
 
 #[derive(Debug, Clone)]
@@ -31,6 +33,7 @@ enum Image {
     None,
     Numbers(Arc<Snapshot>),
     Classes(Arc<ClassSnapshot>),
+    Series(Arc<Forecaster>),
     Search(Arc<Optimizer>),
 }
 
@@ -100,6 +103,15 @@ impl Figures {
                     }
                 }
             }
+            Served::Series(series) => {
+                let score = series.score;
+                figures.count = figures.seen as f64;
+                figures.ready = series.model.is_ready();
+                figures.level = crate::series::LEVEL;
+                let mean = |sum: f64| sum / score.rows as f64;
+                figures.error = mean(score.squares).sqrt();
+                (figures.surprise, figures.coverage) = (mean(score.surprise), mean(score.inside as f64));
+            }
             Served::Search(optimizer) => {
                 figures.count = figures.seen as f64;
                 figures.ready = optimizer.surrogate().is_some();
@@ -118,9 +130,14 @@ impl View {
                 Model::Regressor(model) => model.snapshot().map_or(Image::None, Image::Numbers),
                 Model::Classifier(model) => model.snapshot().map_or(Image::None, Image::Classes),
             },
+            Served::Series(series) => Image::Series(Arc::new(series.model.clone())),
             Served::Search(optimizer) => Image::Search(Arc::new(optimizer.as_ref().clone())),
         };
-        Self { schema, kind: served.kind(), image, figures: Figures::of(served) }
+        let ranges = match served {
+            Served::Rows(stored) => crate::figures::ranges(&stored.model),
+            Served::Series(_) | Served::Search(_) => Vec::new(),
+        };
+        Self { schema, kind: served.kind(), image, figures: Figures::of(served), ranges }
     }
 
     /// Whether it can predict.
@@ -128,8 +145,41 @@ impl View {
         match &self.image {
             Image::None => false,
             Image::Numbers(_) | Image::Classes(_) => true,
+            Image::Series(forecaster) => forecaster.is_ready(),
             Image::Search(optimizer) => optimizer.surrogate().is_some(),
         }
+    }
+
+    /// The forecaster, if it is one.
+    pub fn series(&self) -> Option<&Forecaster> {
+        match &self.image {
+            Image::Series(forecaster) => Some(forecaster),
+            _ => None,
+        }
+    }
+
+    /// The next steps of a series without inputs, with intervals at a level (95 %, if none is given).
+    pub fn forecast(&self, steps: usize, level: Option<f64>) -> Result<Said, Failure> {
+        let missing = || Failure::Unprocessable("only a forecaster has a horizon".into());
+        let forecaster = self.series().ok_or_else(missing)?;
+        if !self.schema.columns.inputs.is_empty() && forecaster.is_ready() {
+            let what = "rows ahead with their inputs are needed, not only a horizon";
+            return Err(Failure::Unprocessable(what.into()));
+        }
+        self.ahead(forecaster, &forecaster.next_times(steps)?, &[], level)
+    }
+
+    /// A forecast of rows ahead.
+    fn ahead(
+        &self,
+        forecaster: &Forecaster,
+        times: &[f64],
+        x: &[f64],
+        level: Option<f64>,
+    ) -> Result<Said, Failure> {
+        let said = forecaster.forecast_at(times, x, level.unwrap_or(self.figures.level))?;
+        let wiski::time::Forecast { times, mean, std, lower, upper } = said;
+        Ok(Said::Numbers(Numbers { mean, std, lower, upper, time: times }))
     }
 
     /// The labels of a classifier, once they are known.
@@ -148,8 +198,29 @@ impl View {
         }
     }
 
+    /// What figures show of a row: mean, deviation of the function, deviation of an observation. Of classes: the
+    /// probability of the last one, and how undecided the model is.
+    pub fn shown(&self, x: &[f64]) -> Result<[f64; 3], Failure> {
+        Ok(match &self.image {
+            Image::Numbers(snapshot) => {
+                let p = snapshot.predict_ahead(x)?;
+                [p.mean, p.variance.sqrt(), p.std()]
+            }
+            Image::Classes(snapshot) => {
+                let last = snapshot.predict(x)?.probabilities.last().copied().unwrap_or(0.0);
+                [last, (last * (1.0 - last)).sqrt(), f64::NAN]
+            }
+            Image::None | Image::Series(_) | Image::Search(_) => return Err(Failure::NotReady),
+        })
+    }
+
     /// Predicts rows, with intervals or sets at a level (that of the model, if none is given).
     pub fn predict(&self, batch: &Batch, level: Option<f64>) -> Result<Said, Failure> {
+        if let Some(forecaster) = self.series() {
+            let next = || forecaster.next_times(batch.len());
+            let times = if batch.time.is_empty() { next()? } else { batch.time.clone() };
+            return self.ahead(forecaster, &times, &batch.x, level);
+        }
         let level = level.unwrap_or(self.figures.level);
         let in_row = |row: usize| {
             move |error: wiski::Error| match error {
@@ -158,7 +229,7 @@ impl View {
             }
         };
         match &self.image {
-            Image::None => Err(Failure::NotReady),
+            Image::None | Image::Series(_) => Err(Failure::NotReady),
             Image::Numbers(snapshot) => {
                 let mut numbers = Numbers::default();
                 for i in 0..batch.len() {

@@ -11,7 +11,12 @@ use wiski_serve::{ROUTES, Scope};
 const TOKENS: &str = "read reading-0123456789\nlearn learning-0123456789\nadmin admin-0123456789abcdef";
 
 fn path(route: &wiski_serve::routes::Route) -> String {
-    route.path.replace("{model}", "m").replace("{version}", "1").replace("{file}", "app.js")
+    route
+        .path
+        .replace("{model}", "m")
+        .replace("{version}", "1")
+        .replace("{file}", "app.js")
+        .replace("{figure}", "latency.svg")
 }
 
 fn guarded() -> Server {
@@ -68,7 +73,11 @@ async fn the_router_is_what_the_description_says() {
     let described: usize = paths.values().map(|methods| methods.as_object().unwrap().len()).sum();
     assert_eq!(described, ROUTES.len());
     for (path, methods) in paths {
-        let filled = path.replace("{model}", "m").replace("{version}", "1").replace("{file}", "app.js");
+        let filled = path
+            .replace("{model}", "m")
+            .replace("{version}", "1")
+            .replace("{file}", "app.js")
+            .replace("{figure}", "latency.svg");
         for method in ["get", "post", "put", "delete", "patch"] {
             server.engine.delete("m").await.ok();
             server.make_with("m", 40).await;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{Server, regressor, row, table};
 use serde_json::json;
+use wiski::model::Upkeep;
 
 const LEARN: &str = "/v2/models/m/learn";
 
@@ -142,7 +143,10 @@ fn searching(name: &str) -> serde_json::Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_do_not_wait_for_learning_and_a_full_queue_says_so() {
-    let server = Arc::new(Server::with(|config| config.limits.queue = 2));
+    let server = Arc::new(Server::with(|config| {
+        config.limits.queue = 2;
+        config.upkeep = Upkeep::Wait;
+    }));
     server.post("/v2/models", searching("m")).await.ok();
     server.post(LEARN, table(0, 100)).await.ok();
     let learning = {
@@ -181,6 +185,98 @@ async fn readers_do_not_wait_for_learning_and_a_full_queue_says_so() {
     assert!(answered > 20, "{answered}");
     // Both cores are at work on the search; a reader that waited for it would take as long as it.
     assert!(slowest < took / 3, "a prediction took {slowest:?} while learning took {took:?}");
+}
+
+/// The i-th row of a stream with four inputs.
+fn wide_row(i: usize) -> serde_json::Value {
+    let [a, b, y] = row(i);
+    let c = (i as f64 * 0.569_840_290_998).fract();
+    let d = (i as f64 * 0.438_579_021_1).fract();
+    json!([a, b, c, d, y + c * c - d])
+}
+
+/// Learns rows one request after the other; how long the slowest took, and how many were answered while a search ran.
+async fn learn_one_by_one(server: &Server, from: usize, to: usize) -> (Duration, usize) {
+    let (mut slowest, mut beside) = (Duration::ZERO, 0);
+    for i in from..to {
+        let start = Instant::now();
+        server.post(LEARN, json!([wide_row(i)])).await.ok();
+        slowest = slowest.max(start.elapsed());
+        let hosted = server.engine.model("m").await.unwrap();
+        beside += usize::from(hosted.is_searching());
+    }
+    (slowest, beside)
+}
+
+/// Waits until nothing runs beside the stream; no row is sent meanwhile.
+async fn settle(server: &Server) {
+    let start = Instant::now();
+    while server.engine.model("m").await.unwrap().is_searching() {
+        assert!(start.elapsed() < Duration::from_mins(2), "what a search found is not picked up");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_learn_request_waits_for_a_search() {
+    const ROWS: usize = 900;
+    let mut slowest = Vec::new();
+    for upkeep in [Upkeep::Wait, Upkeep::OnRequest] {
+        let server = Server::with(|config| config.upkeep = upkeep);
+        let model = json!({ "name": "m", "kind": "regressor", "inputs": ["a", "b", "c", "d"], "target": "y",
+            "settings": { "warm_up": 100 } });
+        server.post("/v2/models", model).await.ok();
+        // The end of the warm-up is waited for: then there are predictions.
+        server.post(LEARN, (0..200).map(wide_row).collect()).await.ok();
+        server.post("/v2/models/m/infer", json!([[0.2, 0.3, 0.4, 0.5]])).await.ok();
+        let (took, beside) = learn_one_by_one(&server, 200, ROWS).await;
+        assert_eq!(beside > 0, upkeep == Upkeep::OnRequest);
+        slowest.push(took);
+        // The last search is picked up although no further row comes.
+        settle(&server).await;
+        let stats = server.get("/v2/models/m/stats").await.ok();
+        assert_eq!((&stats["rows"], &stats["count"]), (&json!(ROWS), &json!(ROWS as f64)));
+        assert!(stats["refits"].as_u64().unwrap() > 0, "{stats}");
+        assert!(stats["error"].as_f64().unwrap() < 0.1, "{stats}");
+    }
+    println!("slowest request: {:?} in the way, {:?} beside", slowest[0], slowest[1]);
+    assert!(
+        slowest[0] > Duration::from_millis(100),
+        "the search took only {:?}: it shows nothing",
+        slowest[0]
+    );
+    // Both cores are at work on the search, and the disk is what it is.
+    assert!(slowest[1] < slowest[0] / 2, "{slowest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_search_beside_the_stream_found_is_there_again_after_a_crash() {
+    let mut server = Server::new();
+    server.post("/v2/models", searching("m")).await.ok();
+    let mut from = 0;
+    let ask = json!([[0.3, 0.6], [0.9, 0.1], [0.05, 0.5]]);
+    for (i, to) in [130, 330, 700, 1300].into_iter().enumerate() {
+        while from < to {
+            server.keyed("/v2/models/m/step", &format!("k{from}"), table(from, from + 10)).await.ok();
+            from += 10;
+        }
+        let kept = server.keyed("/v2/models/m/step", "k120", table(120, 130)).await.ok();
+        if i % 2 == 0 {
+            settle(&server).await;
+        }
+        // Otherwise a search may be on its way; what had been taken in by now is taken in again at the same row.
+        let crashed = server.crashed();
+        assert_eq!(crashed.get("/v2/models/m/stats").await.ok()["rows"], to);
+        assert_eq!(crashed.keyed("/v2/models/m/step", "k120", table(120, 130)).await.ok(), kept);
+        if i % 2 == 0 {
+            let said = server.post("/v2/models/m/infer", ask.clone()).await.ok();
+            assert_eq!(crashed.post("/v2/models/m/infer", ask.clone()).await.ok(), said);
+        }
+        server = crashed;
+    }
+    settle(&server).await;
+    let stats = server.get("/v2/models/m/stats").await.ok();
+    assert_eq!((&stats["rows"], &stats["count"]), (&json!(1300), &json!(1300.0)));
 }
 
 #[tokio::test]

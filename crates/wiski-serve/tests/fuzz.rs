@@ -40,10 +40,14 @@ fn bodies() -> Vec<Vec<u8>> {
         common::regressor("made").to_string(),
         json!({ "name": "c", "kind": "classifier", "inputs": ["a"], "target": "k", "classes": ["p", "q"], "settings": { "features": "additive:2", "level": 0.9 } }).to_string(),
         json!({ "name": "o", "kind": "optimizer", "space": [{ "name": "x", "lo": 0, "hi": 1, "scale": "log" }] }).to_string(),
+        json!({ "horizon": 3 }).to_string(),
+        json!([{ "t": 50, "y": 0.4 }, { "t": 51, "y": null }]).to_string(),
+        json!({ "name": "g", "kind": "forecaster", "target": "y", "time": "t", "inputs": ["a"], "settings": { "lags": [1, 2], "step": 1 } }).to_string(),
         "a,b,y\n0.1,0.2,0.3\n0.4,\"0.5\",0.6\n".into(),
         "{\"a\":0.1,\"b\":0.2,\"y\":0.3}\n[0.1,0.2,0.3]\n".into(),
     ];
-    texts.into_iter().map(String::into_bytes).chain([snapshot]).collect()
+    let arrow = include_bytes!("data/rows.arrows").to_vec();
+    texts.into_iter().map(String::into_bytes).chain([snapshot, arrow]).collect()
 }
 
 fn damaged(bytes: &[u8], random: &mut Xoshiro256PlusPlus) -> Vec<u8> {
@@ -99,9 +103,8 @@ fn damaged(bytes: &[u8], random: &mut Xoshiro256PlusPlus) -> Vec<u8> {
     out
 }
 
-#[tokio::test]
-async fn no_request_breaks_the_server() {
-    let requests: usize = std::env::var("WISKI_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(4000);
+/// A model of each kind, all of which predict.
+async fn server_of_all_kinds() -> Server {
     let server = Server::with(|config| config.limits.models = 8);
     server.make_with("m", 40).await;
     let classes = json!({ "name": "c", "kind": "classifier", "inputs": ["a", "b"], "target": "kind", "classes": ["low", "high"],
@@ -109,17 +112,30 @@ async fn no_request_breaks_the_server() {
     server.post("/v2/models", classes).await.ok();
     let search = json!({ "name": "s", "kind": "optimizer", "space": [{ "name": "x", "lo": 0, "hi": 1 }] });
     server.post("/v2/models", search).await.ok();
+    let series = json!({ "name": "f", "kind": "forecaster", "target": "y", "time": "t", "settings": { "seasons": [] } });
+    server.post("/v2/models", series).await.ok();
+    server.post("/v2/models/f/learn", (0..40).map(|i| json!([row(i)[0], i])).collect()).await.ok();
+    server.post("/v2/models/f/refit", json!({})).await.ok();
+    server
+}
+
+#[tokio::test]
+async fn no_request_breaks_the_server() {
+    let requests: usize = std::env::var("WISKI_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(4000);
+    let server = server_of_all_kinds().await;
     let (mut random, bodies) = (Xoshiro256PlusPlus::seed_from_u64(5), bodies());
     let kinds = [
         "application/json",
         "text/csv",
         "application/x-ndjson",
         "application/octet-stream",
+        "application/vnd.apache.arrow.stream",
         "text/html",
         "",
         "\u{7f}",
     ];
-    let names = ["m", "c", "s", "none", "..", "%2e%2e%2f", ".new-x", "m%00", "M", "a b", &"x".repeat(300)];
+    let names =
+        ["m", "c", "s", "f", "none", "..", "%2e%2e%2f", ".new-x", "m%00", "M", "a b", &"x".repeat(300)];
     let mut before = None;
     let mut statuses = std::collections::BTreeMap::<u16, usize>::new();
     for i in 0..requests {
@@ -134,14 +150,27 @@ async fn no_request_breaks_the_server() {
         // Models that stay make for a better test.
         let is_kept = random.random_bool(0.7) && route.method != "DELETE";
         let name =
-            names[if is_kept { random.random_range(0..3) } else { random.random_range(3..names.len()) }];
+            names[if is_kept { random.random_range(0..4) } else { random.random_range(4..names.len()) }];
         let version = ["1", "1", "1", "2", "x"][random.random_range(0..5)];
         let file = ["app.js", "..", "%2e%2e%2f%2e%2e%2fetc%2fpasswd"][random.random_range(0..3)];
         let mut path =
             route.path.replace("{model}", name).replace("{version}", version).replace("{file}", file);
+        let figure =
+            ["effects", "surface.svg", "intervals", "residuals", "latency", "fit", "trace", "forecast", ".."];
+        path = path.replace("{figure}", figure[random.random_range(0..figure.len())]);
         if random.random_bool(0.2) {
-            path += ["?level=0.5", "?level=-1", "?shard=true", "?rate=", "?a=1&a=2", "?&&=&", "?level=%00"]
-                [random.random_range(0..7)];
+            path += [
+                "?level=0.5",
+                "?horizon=4",
+                "?horizon=0",
+                "?level=-1",
+                "?shard=true",
+                "?rate=",
+                "?theme=dark",
+                "?a=1&a=2",
+                "?&&=&",
+                "?level=%00",
+            ][random.random_range(0..10)];
         }
         let body = damaged(&bodies[random.random_range(0..bodies.len())], &mut random);
         let length = random.random_range(0..80u32).to_string();
@@ -151,9 +180,9 @@ async fn no_request_breaks_the_server() {
             headers.push((
                 "content-type",
                 kinds[if random.random_bool(0.7) {
-                    random.random_range(0..4)
-                } else {
                     random.random_range(0..5)
+                } else {
+                    random.random_range(0..6)
                 }],
             ));
         }
@@ -164,7 +193,7 @@ async fn no_request_breaks_the_server() {
             headers.push(("idempotency-key", key.as_str()));
         }
         if random.random_bool(0.1) {
-            headers.push(("accept", kinds[random.random_range(0..4)]));
+            headers.push(("accept", kinds[random.random_range(0..5)]));
         }
         let Ok(uri) = path.replace(' ', "%20").parse::<axum::http::Uri>() else { continue };
         let answer = server.send(route.method, &uri.to_string(), &headers, body.clone()).await;

@@ -181,13 +181,22 @@ async fn the_page_is_live_and_recovers() {
         browser.run("const f = document.getElementById('form'); f.elements.a.value = 'x'; f.requestSubmit();");
         browser.wait("document.getElementById('answer').textContent.includes('not a number')");
         browser.picture("light");
+        // The report's figures, all drawn.
+        let drawn = "[...document.querySelectorAll('#report figure:not([hidden]) img')].filter((i) => i.naturalWidth > 300).length === 4";
+        browser.wait(drawn);
+        browser.run("document.getElementById('report-section').scrollIntoView()");
+        std::thread::sleep(Duration::from_millis(300));
+        browser.picture("report-light");
         browser.command("Emulation.setEmulatedMedia", &json!({ "features": [{ "name": "prefers-color-scheme", "value": "dark" }] }));
         std::thread::sleep(Duration::from_millis(800));
+        browser.wait(drawn);
         browser.picture("dark");
         let phone = json!({ "width": 390, "height": 1600, "deviceScaleFactor": 1, "mobile": true });
         browser.command("Emulation.setDeviceMetricsOverride", &phone);
         std::thread::sleep(Duration::from_millis(1500));
         assert_eq!(browser.run("return document.documentElement.scrollWidth <= window.innerWidth"), json!(true), "no scrolling sideways");
+        browser.run("document.getElementById('report-section').scrollIntoView()");
+        std::thread::sleep(Duration::from_millis(300));
         browser.picture("phone");
         // The form's mistake was answered with 422, which the console reports; nothing else is there.
         let console: Vec<String> = browser.console().into_iter().filter(|m| !m.contains("status of 422")).collect();

@@ -4,7 +4,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::model::Upkeep;
+use wiski::model::{Upkeep, UpkeepStage};
 use wiski::{Classes, OnlineClassifier, OnlineGp, OnlineRegressor, Settings, Wiski, persist};
 
 fn rows(count: usize) -> Vec<([f64; 3], f64)> {
@@ -119,4 +119,35 @@ fn what_is_prepared_is_dropped_where_it_would_be_wrong() {
     }
     model.finish_search().unwrap();
     assert_eq!((model.classes().len(), model.count()), (3, 1200.0));
+}
+
+#[test]
+fn what_is_taken_in_on_request_does_not_depend_on_the_clock() {
+    let all = rows(900);
+    let run = |is_slow: bool| {
+        let settings = Settings { upkeep: Upkeep::OnRequest, ..settings("additive") };
+        let mut model = OnlineRegressor::new(3, settings).unwrap();
+        let (mut stages, mut ready_at) = (Vec::new(), 0);
+        for (i, (x, y)) in all.iter().enumerate() {
+            model.step(x, *y).unwrap();
+            if is_slow && model.upkeep_stage() == UpkeepStage::Running {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            // Rows do not look, however long what runs beside them has been done.
+            if i % 90 == 89 {
+                model.attend_upkeep(1);
+                stages.push(model.upkeep_stage());
+            }
+            if model.is_ready() && ready_at == 0 {
+                ready_at = i;
+            }
+        }
+        assert!(stages.contains(&UpkeepStage::CatchingUp), "{stages:?}");
+        model.finish_upkeep();
+        assert_eq!((model.upkeep_stage(), model.count()), (UpkeepStage::Idle, 900.0));
+        (ready_at, persist::to_bytes(&model).unwrap())
+    };
+    let (slow, fast) = (run(true), run(false));
+    assert_eq!(slow.0, fast.0);
+    assert!(slow.1 == fast.1, "the same rows and requests end in another model");
 }

@@ -20,6 +20,8 @@ _IDLE = 20.0
 # A row: by column names, or in the order of the columns.
 Row = Any
 
+_ARROW = "application/vnd.apache.arrow.stream"
+
 
 class ServerError(WiskiError):
     """The server answered with an error, or did not answer."""
@@ -36,6 +38,8 @@ def _plain(value: Any) -> Any:
         return value.to_dict(orient="records")
     if hasattr(value, "tolist"):
         return value.tolist()
+    if hasattr(value, "to_pylist"):
+        return value.to_pylist()
     raise TypeError(f"a {type(value).__name__} is no part of a row")
 
 
@@ -111,7 +115,7 @@ class Client:
         if change:
             headers["idempotency-key"] = uuid.uuid4().hex
         # Without a key only what changes nothing may be sent again.
-        safe = change or method == "GET" or path.endswith("/infer")
+        safe = change or method == "GET" or path.split("?")[0].endswith("/infer")
         wait, failure = 0.05, ServerError(0, "no answer")
         for attempt in range(self._retries + 1):
             if attempt > 0:
@@ -169,7 +173,7 @@ class Client:
         settings: dict[str, Any] | None = None,
         **more: Any,
     ) -> RemoteModel:
-        """Make a model: a ``"regressor"``, a ``"classifier"`` or an ``"optimizer"``.
+        """Make a model: a ``"regressor"``, a ``"classifier"``, a ``"forecaster"`` or an ``"optimizer"``.
 
         ``more`` may hold ``noise``, ``time``, ``periodic``, ``levels``, ``classes``, ``add_classes``, ``space`` and
         ``goal``.
@@ -196,28 +200,49 @@ class RemoteModel:
     def __repr__(self) -> str:
         return f"RemoteModel({self.name!r})"
 
+    def _send_rows(self, what: str, rows: Iterable[Row] | bytes, level: float | None, *, change: bool) -> dict[str, Any]:
+        path = f"{self._path}/{what}"
+        if isinstance(rows, (bytes, bytearray, memoryview)):
+            if level is not None:
+                path += f"?level={level!r}"
+            return json.loads(self._client._send("POST", path, bytes(rows), _ARROW, change=change))
+        return self._client._json("POST", path, self._rows(rows, level), change=change)
+
     def _change(self, what: str, value: Any) -> dict[str, Any]:
         return self._client._json("POST", f"{self._path}/{what}", value, change=True)
 
     def _rows(self, rows: Iterable[Row], level: float | None) -> dict[str, Any]:
-        body: dict[str, Any] = {"rows": _plain(rows) if hasattr(rows, "to_dict") else rows}
-        if not hasattr(rows, "tolist") and not hasattr(rows, "to_dict"):
-            body["rows"] = list(rows)
+        is_table = any(hasattr(rows, name) for name in ("tolist", "to_dict", "to_pylist"))
+        body: dict[str, Any] = {"rows": _plain(rows) if is_table else list(rows)}
         if level is not None:
             body["level"] = level
         return body
 
-    def predict(self, rows: Iterable[Row], *, level: float | None = None) -> list[dict[str, Any]]:
-        """For each row mean, standard deviation and interval; or label, probabilities and set of classes."""
-        return self._client._json("POST", f"{self._path}/infer", self._rows(rows, level))["predictions"]
+    def predict(self, rows: Iterable[Row] | bytes, *, level: float | None = None) -> list[dict[str, Any]]:
+        """For each row mean, standard deviation and interval; or label, probabilities and set of classes.
 
-    def learn(self, rows: Iterable[Row]) -> dict[str, Any]:
+        Rows are dicts, lists, an array, a frame or a table of pyarrow; or the bytes of an Arrow IPC stream, which a
+        server reads that was built with Arrow.
+        """
+        return self._send_rows("infer", rows, level, change=False)["predictions"]
+
+    def forecast(self, horizon: int, *, level: float | None = None) -> list[dict[str, Any]]:
+        """The next steps of a forecaster without inputs: time, mean, standard deviation and interval of each.
+
+        With inputs, :meth:`predict` takes the rows ahead.
+        """
+        body: dict[str, Any] = {"horizon": horizon}
+        if level is not None:
+            body["level"] = level
+        return self._client._json("POST", f"{self._path}/infer", body)["predictions"]
+
+    def learn(self, rows: Iterable[Row] | bytes) -> dict[str, Any]:
         """Learn rows. When this returns they are on the server's disk."""
-        return self._change("learn", self._rows(rows, None))
+        return self._send_rows("learn", rows, None, change=True)
 
-    def step(self, rows: Iterable[Row], *, level: float | None = None) -> list[dict[str, Any]]:
+    def step(self, rows: Iterable[Row] | bytes, *, level: float | None = None) -> list[dict[str, Any]]:
         """Predict each row, then learn it."""
-        return self._change("step", self._rows(rows, level))["predictions"]
+        return self._send_rows("step", rows, level, change=True)["predictions"]
 
     def forget(self, rows: Iterable[Row]) -> dict[str, Any]:
         """Un-learn rows."""

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
+use wiski::model::Upkeep;
 use wiski_serve::{Config, Encryption, Engine, Limits};
 
 /// Serve the models of a folder over HTTP: predict, learn, search, merge.
@@ -39,6 +40,11 @@ pub(crate) struct Serve {
     /// The private key of the certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+
+    /// Who waits while features are searched for or hyperparameters refitted: the request that brings it about, or nobody,
+    /// since it runs beside the stream
+    #[arg(long, value_enum, default_value = "background")]
+    search: Search,
 
     /// The largest body of a request, in mebibytes
     #[arg(long, value_name = "MIB", default_value_t = 16)]
@@ -90,6 +96,14 @@ pub(crate) struct Serve {
     threads: Option<usize>,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Search {
+    /// The request waits
+    Wait,
+    /// No request waits
+    Background,
+}
+
 impl Serve {
     pub(crate) fn run(&self) -> Result<()> {
         let config = self.config()?;
@@ -119,9 +133,10 @@ impl Serve {
             if !encryption.is_on() && !address.ip().is_loopback() {
                 tracing::warn!("tokens and rows go over the network unencrypted; --tls-cert encrypts them");
             }
+            let stop = interrupted();
             // For people and for programs that wait for it.
             eprintln!("wiski: serving {} on {scheme}://{address}", self.models.display());
-            wiski_serve::serve(engine, listener, encryption, interrupted()).await;
+            wiski_serve::serve(engine, listener, encryption, stop).await;
             Ok(())
         })
     }
@@ -133,6 +148,10 @@ impl Serve {
             config.tokens = text.parse().with_context(|| path.display().to_string())?;
             ensure!(!config.tokens.is_empty(), "--tokens: {} has none", path.display());
         }
+        config.upkeep = match self.search {
+            Search::Wait => Upkeep::Wait,
+            Search::Background => Upkeep::OnRequest,
+        };
         ensure!(self.max_queue > 0, "--max-queue: at least one request must be able to wait");
         ensure!(
             self.max_requests > 0 && self.max_connections > 0,
@@ -155,18 +174,22 @@ impl Serve {
     }
 }
 
-/// Done when the process is asked to stop.
-async fn interrupted() {
+/// Done when the process is asked to stop. It listens from now on, not only once it is waited for.
+fn interrupted() -> impl Future<Output = ()> {
     #[cfg(unix)]
-    {
+    let signals = {
         use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    };
+    async move {
+        #[cfg(unix)]
+        if let (Ok(mut terminate), Ok(mut interrupt)) = signals {
             tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
+                _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
             }
             return;
         }
+        let _ = tokio::signal::ctrl_c().await;
     }
-    let _ = tokio::signal::ctrl_c().await;
 }

@@ -1,8 +1,10 @@
-//! From bodies to rows: JSON (plain rows, or tensors of the Open Inference Protocol), NDJSON and CSV.
+//! From bodies to rows: JSON (plain rows, or tensors of the Open Inference Protocol), NDJSON, CSV and Arrow IPC.
 //!
 //! Cells go from the text into the numbers of a [`Batch`] without a tree in between, so a body takes about as much memory
 //! again, not a multiple.
 
+#[cfg(feature = "arrow")]
+mod arrow;
 mod csv;
 mod json;
 mod tensors;
@@ -44,9 +46,14 @@ pub(crate) enum Kind {
     Lines,
     /// Comma-separated values under a line of names.
     Csv,
+    /// A stream of Arrow IPC.
+    Arrow,
     /// A snapshot.
     Snapshot,
 }
+
+/// The type of streams of Arrow IPC.
+pub(crate) const ARROW: &str = "application/vnd.apache.arrow.stream";
 
 /// The kind of body that headers announce; without any it is JSON, and so is what curl calls a form.
 pub(crate) fn kind(headers: &HeaderMap) -> Result<Kind, Failure> {
@@ -56,12 +63,15 @@ pub(crate) fn kind(headers: &HeaderMap) -> Result<Kind, Failure> {
         "application/json" | "application/x-www-form-urlencoded" | "" => Ok(Kind::Json),
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Ok(Kind::Lines),
         "text/csv" => Ok(Kind::Csv),
+        ARROW => Ok(Kind::Arrow),
         // The protocol's binary tensors follow their JSON under this type; so do snapshots.
         "application/octet-stream" if headers.contains_key("inference-header-content-length") => {
             Ok(Kind::Json)
         }
         "application/octet-stream" => Ok(Kind::Snapshot),
-        _ => Err(Failure::MediaType("a body is application/json, application/x-ndjson or text/csv".into())),
+        _ => Err(Failure::MediaType(format!(
+            "a body is application/json, application/x-ndjson, text/csv or {ARROW}"
+        ))),
     }
 }
 
@@ -81,6 +91,12 @@ pub(crate) fn rows(
         }
         Kind::Lines => json::read_lines(body, &mut builder)?,
         Kind::Csv => csv::read(body, &mut builder)?,
+        #[cfg(feature = "arrow")]
+        Kind::Arrow => arrow::read(body, &mut builder)?,
+        #[cfg(not(feature = "arrow"))]
+        Kind::Arrow => {
+            return Err(Failure::MediaType("this server was built without Arrow (feature `arrow`)".into()));
+        }
         Kind::Snapshot => return Err(Failure::MediaType("rows are not application/octet-stream".into())),
     };
     Ok(Decoded { batch: builder.finish()?, about })

@@ -54,7 +54,8 @@ function show(name) {
   $("main").hidden = !name;
   if (!name) return;
   $("name").textContent = name;
-  describe();
+  $("report").replaceChildren();
+  describe().then(report);
   watch();
   listModels();
 }
@@ -69,7 +70,7 @@ async function describe() {
     $("name").textContent = `${name}: ${error.message}`;
     return;
   }
-  const { levels } = metadata.parameters;
+  const { levels, kind } = metadata.parameters;
   const form = $("form"), select = $("effect-column");
   form.replaceChildren(); select.replaceChildren();
   metadata.inputs.forEach((input, i) => {
@@ -79,13 +80,20 @@ async function describe() {
     else { field.inputMode = "decimal"; field.required = true; }
     label.append(input.name, field);
     form.append(label);
-    if (!levels[i]) select.append(new Option(input.name, i));
+    if (!levels[i] && kind !== "forecaster") select.append(new Option(input.name, i));
   });
+  if (kind === "forecaster" && metadata.inputs.length === 1) {
+    // Without inputs, only how far ahead.
+    const label = document.createElement("label"), field = document.createElement("input");
+    field.name = "horizon"; field.inputMode = "numeric"; field.required = true; field.value = "12";
+    label.append("steps ahead", field);
+    form.replaceChildren(label);
+  }
   const go = document.createElement("button");
   go.textContent = "Predict";
   form.append(go);
-  $("map-section").hidden = metadata.inputs.length !== 2 || levels.some(Boolean) || metadata.parameters.kind === "classifier";
-  $("effect-section").hidden = select.children.length === 0 || metadata.parameters.kind === "classifier";
+  $("map-section").hidden = metadata.inputs.length !== 2 || levels.some(Boolean) || kind === "classifier" || kind === "forecaster";
+  $("effect-section").hidden = select.children.length === 0 || kind === "classifier";
 }
 
 function watch() {
@@ -188,7 +196,52 @@ async function figures() {
     box.append(term, text);
     return box;
   }));
+  if (s.ready && !isReady) { isReady = true; refresh(); }
+  isReady = s.ready;
   if (s.ready) await Promise.allSettled([probe(), effect(), map()]);
+}
+
+// ---- the report's figures
+
+async function report() {
+  const name = current;
+  if (!metadata) return;
+  let list;
+  try { list = (await ask(model("/figures"))).figures; } catch { return; }
+  if (name !== current) return;
+  $("report").replaceChildren(...list.map((f) => {
+    const figure = document.createElement("figure"), link = document.createElement("a"), image = new Image();
+    const caption = document.createElement("figcaption"), heading = document.createElement("strong");
+    heading.textContent = f.heading;
+    caption.append(heading, " " + f.reading);
+    figure.dataset.path = f.path;
+    figure.hidden = true;
+    image.alt = f.heading;
+    // What cannot be drawn yet, in the warm-up for example, is not shown.
+    image.onload = () => { figure.hidden = false; figure.classList.toggle("wide", image.naturalWidth > 620); };
+    link.append(image);
+    figure.append(link, caption);
+    return figure;
+  }));
+  refresh();
+}
+
+const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
+let isReady = false;
+async function refresh() {
+  if (document.hidden) return;
+  for (const figure of $("report").children) {
+    const path = figure.dataset.path + "?theme=" + (isDark() ? "dark" : "light");
+    const needsModel = !/latency|intervals|residuals|trace|forecast/.test(path);
+    if (needsModel && !isReady) continue;
+    figure.firstChild.href = path;
+    // Fetched first, so that the old one stays until the new one is there.
+    const response = await fetch(path).catch(() => null);
+    if (!response || !response.ok) continue;
+    const image = figure.querySelector("img"), before = image.src;
+    image.src = URL.createObjectURL(await response.blob());
+    if (before) URL.revokeObjectURL(before);
+  }
 }
 
 function lastInputs() {
@@ -205,11 +258,21 @@ function ranges() {
   });
 }
 
+function probeBody() {
+  if (metadata.parameters.kind !== "forecaster") {
+    const inputs = lastInputs();
+    return inputs && { rows: [inputs] };
+  }
+  const last = [...rows].reverse().find((r) => r.x);
+  if (metadata.inputs.length === 1) return { horizon: 1 };
+  return last && { rows: [Object.fromEntries(metadata.inputs.slice(0, -1).map((input, i) => [input.name, metadata.parameters.levels[i] ? metadata.parameters.levels[i][last.x[i]] : last.x[i]]))] };
+}
+
 async function probe() {
-  const inputs = metadata && lastInputs();
-  if (!inputs) return;
+  const body = metadata && probeBody();
+  if (!body) return;
   const start = performance.now();
-  await ask(model("/infer"), { rows: [inputs] });
+  await ask(model("/infer"), body);
   latencies.push(performance.now() - start);
   if (latencies.length > 120) latencies.shift();
   chart("latency", [line("milliseconds", "--mean")], [latencies.map((_, i) => i), latencies]);
@@ -249,9 +312,11 @@ $("effect-column").onchange = () => { if (charts.effect) { charts.effect.destroy
 $("form").onsubmit = async (event) => {
   event.preventDefault();
   const answer = $("answer");
-  const inputs = metadata.inputs.map((input) => event.target.elements[input.name].value);
+  const fields = event.target.elements;
+  const body = fields.horizon && metadata.parameters.kind === "forecaster"
+    ? { horizon: Number(fields.horizon.value) } : { rows: [metadata.inputs.map((input) => fields[input.name].value)] };
   try {
-    const [p] = (await ask(model("/infer"), { rows: [inputs] })).predictions;
+    const p = (await ask(model("/infer"), body)).predictions.at(-1);
     answer.textContent = p.label !== undefined
       ? `${p.label}; ` + Object.entries(p.probabilities).map(([k, v]) => `${k} ${percent(v)}`).join(", ")
       : `${brief(p.mean)} ± ${brief(p.std)}, in [${brief(p.lower)}, ${brief(p.upper)}] with ${percent(metadata.parameters.level)}`;
@@ -264,9 +329,10 @@ $("form").onsubmit = async (event) => {
 
 addEventListener("hashchange", () => show(decodeURIComponent(location.hash.slice(1))));
 addEventListener("resize", () => Object.entries(charts).forEach(([id, c]) => c.setSize({ width: $(id).clientWidth, height: 200 })));
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { Object.values(charts).forEach((c) => c.destroy()); charts = {}; isDirty = true; });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { Object.values(charts).forEach((c) => c.destroy()); charts = {}; isDirty = true; refresh(); });
 if (location.hash) show(decodeURIComponent(location.hash.slice(1)));
 listModels();
 setInterval(listModels, 3000);
 setInterval(figures, 1000);
 setInterval(draw, 200);
+setInterval(refresh, 5000);

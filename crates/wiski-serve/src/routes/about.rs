@@ -12,7 +12,11 @@ use crate::{metrics, openapi, page};
 
 pub(super) async fn server(_: Call) -> Result<Response, Failure> {
     let version = env!("CARGO_PKG_VERSION");
-    let extensions = ["binary_tensor_data", "wiski_learn", "wiski_search", "wiski_merge", "wiski_events"];
+    let mut extensions =
+        vec!["binary_tensor_data", "wiski_learn", "wiski_search", "wiski_merge", "wiski_events"];
+    if cfg!(feature = "arrow") {
+        extensions.push("arrow_ipc");
+    }
     Ok(json_body(&json!({ "name": "wiski", "version": version, "extensions": extensions })))
 }
 

@@ -111,6 +111,8 @@ routes! {
     GET "/v2/models/{model}/versions/{version}" Read Nothing models::version_metadata "The same for a version; there is one, 1.";
     GET "/v2/models/{model}/versions/{version}/ready" Read Nothing models::version_ready "Whether the model predicts.";
     GET "/v2/models/{model}/stats" Read Nothing models::stats "The figures of a model.";
+    GET "/v2/models/{model}/figures" Read Nothing models::figures "The figures that can be drawn of a model, and how to read them.";
+    GET "/v2/models/{model}/figures/{figure}" Read Nothing models::figure "A figure as SVG; with ?theme=dark for dark pages.";
     GET "/v2/models/{model}/snapshot" Admin Nothing models::snapshot "The model as a file; with ?shard=true the same with nothing learned.";
     GET "/v2/models/{model}/events" Read Nothing events::events "Rows, refits and drift as they happen (server-sent events).";
     POST "/v2/models/{model}/infer" Read Rows rows::infer "Predict rows.";
@@ -200,7 +202,7 @@ async fn dispatch(
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(
         CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"),
+        HeaderValue::from_static("default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'"),
     );
     let (took, status) = (start.elapsed(), response.status().as_u16());
     app.engine.metrics.record(name, method, status, took);

@@ -116,7 +116,7 @@ fn metadata_of(hosted: &Hosted, view: &View) -> Value {
         _ => "FP64",
     };
     let tensor = |name: &str, datatype: &str, shape: Value| json!({ "name": name, "datatype": datatype, "shape": shape });
-    let inputs: Vec<Value> =
+    let mut inputs: Vec<Value> =
         columns.inputs.iter().enumerate().map(|(i, n)| tensor(n, datatype(i), json!([-1]))).collect();
     let outputs: Vec<Value> = if view.schema.target == TargetKind::Label {
         let classes = if view.labels().is_empty() { -1 } else { view.labels().len() as i64 };
@@ -125,6 +125,9 @@ fn metadata_of(hosted: &Hosted, view: &View) -> Value {
             tensor("probability", "FP64", json!([-1, classes])),
             tensor("set", "BYTES", json!([-1])),
         ]
+    } else if view.schema.target == TargetKind::Series {
+        inputs.push(tensor(columns.time.as_deref().unwrap_or("time"), "FP64", json!([-1])));
+        ["time", "mean", "std", "lower", "upper"].map(|name| tensor(name, "FP64", json!([-1]))).to_vec()
     } else {
         ["mean", "std", "lower", "upper"].map(|name| tensor(name, "FP64", json!([-1]))).to_vec()
     };
@@ -178,12 +181,18 @@ pub(super) async fn stats(call: Call) -> Result<Response, Failure> {
         "rows": figures.seen, "count": figures.count, "refits": figures.refits, "drifts": figures.drifts,
         "ignored": figures.ignored, "level": figures.level, "coverage": figures.coverage,
         "recent_coverage": recent, "error": figures.error, "surprise": figures.surprise,
-        "queue": hosted.waiting(), "memory_bytes": hosted.bytes(),
+        "upkeep": hosted.is_searching(), "queue": hosted.waiting(), "memory_bytes": hosted.bytes(),
         "since_loaded": {
             "learned": counters.learned.load(Relaxed), "rejected": counters.rejected.load(Relaxed),
             "predicted": counters.predicted.load(Relaxed), "syncs": counters.syncs.load(Relaxed),
         },
     });
+    if let Some(forecaster) = view.series() {
+        stats["step"] = json!(forecaster.step());
+        stats["last_time"] = json!(forecaster.last_time());
+        stats["seasons"] = json!(forecaster.seasons());
+        stats["lags"] = json!(forecaster.lags());
+    }
     if let Some(optimizer) = view.search() {
         let trial = |trial: &Trial| match trial.outcome {
             Outcome::Value(value) => json!({ "point": rows::named(&view.schema, &trial.x), "value": value }),
@@ -223,4 +232,31 @@ pub(super) async fn merge(call: Call) -> Result<Response, Failure> {
             Ok(json_body(&json!({ "model": hosted.name.as_str(), "rows": rows, "replayed": replayed })))
         }
     }
+}
+
+pub(super) async fn figures(call: Call) -> Result<Response, Failure> {
+    let hosted = call.engine.model(call.name()).await?;
+    let one = |about: crate::figures::About| {
+        let path = format!("/v2/models/{}/figures/{}.svg", hosted.name, about.name);
+        json!({ "name": about.name, "heading": about.heading, "reading": about.reading, "path": path })
+    };
+    let all: Vec<Value> = crate::figures::list(&hosted.view().schema).into_iter().map(one).collect();
+    Ok(json_body(&json!({ "figures": all })))
+}
+
+pub(super) async fn figure(call: Call) -> Result<Response, Failure> {
+    let hosted = call.engine.model(call.name()).await?;
+    let is_dark = match call.parameter::<String>("theme")?.as_deref() {
+        None | Some("light") => false,
+        Some("dark") => true,
+        Some(_) => return Err(Failure::Malformed("a theme is light or dark".into())),
+    };
+    let file = call.path.get("figure").map_or("", String::as_str);
+    let name = file.strip_suffix(".svg").unwrap_or(file).to_owned();
+    let draw = move || {
+        let history = hosted.history().clone();
+        crate::figures::svg(&name, &hosted.view(), &history, is_dark)
+    };
+    let svg = tokio::task::spawn_blocking(draw).await.map_err(|e| Failure::Fault(e.to_string()))??;
+    Ok(response(StatusCode::OK, "image/svg+xml", svg))
 }

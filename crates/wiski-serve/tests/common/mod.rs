@@ -71,7 +71,7 @@ impl Server {
     }
 
     /// The same folder after the process has died: nothing was written down.
-    pub(crate) fn crashed(self) -> Self {
+    pub(crate) fn crashed(&self) -> Self {
         // The folder is copied, since writers of the old process go on here.
         let copy = tempfile::tempdir().unwrap();
         copy_folder(self.folder.path(), copy.path());

@@ -18,7 +18,7 @@ use super::online::{Online, check_row};
 use super::reader::Reader;
 use super::regressor::restored_controller;
 use super::remarks::Remark;
-use super::settings::{Schedule, Settings, Upkeep};
+use super::settings::{Schedule, Settings, Upkeep, UpkeepStage};
 use super::{Outcome, Wiski};
 use crate::conformal::{Conformal, Horizon};
 use crate::error::{Error, Result, length, positive};
@@ -367,6 +367,18 @@ impl OnlineClassifier {
     /// ([`Upkeep::Background`](super::Upkeep::Background)).
     pub fn finish_upkeep(&mut self) {
         self.online.finish_upkeep();
+    }
+
+    /// How far the search or refit is that runs beside the stream.
+    pub fn upkeep_stage(&self) -> UpkeepStage {
+        self.online.upkeep_stage()
+    }
+
+    /// Waits for the search or refit that runs beside the stream, if one does, and lets what it found catch up with so many
+    /// of the rows that came meanwhile; with all of them, it takes over. Each further row lets it catch up with a few
+    /// ([`Upkeep::OnRequest`](super::Upkeep::OnRequest)).
+    pub fn attend_upkeep(&mut self, rows: usize) {
+        self.online.attend_upkeep(rows);
     }
 
     /// Says anew whether rows wait for searches and refits.

@@ -56,7 +56,7 @@ pub use remarks::Remark;
 pub(crate) use schedule::{Fading, brief};
 pub use settings::{
     Features, HalfLife, InputScaling, IntervalKind, Intervals, Missing, NoiseModel, Schedule, Settings,
-    TargetScaling, Upkeep,
+    TargetScaling, Upkeep, UpkeepStage,
 };
 pub(crate) use shape::{ModelShape, TargetSums};
 pub use snapshots::{JointRows, RowSurface, SampledFunction, Snapshot};

@@ -24,7 +24,7 @@ use super::settings::{Missing, Settings};
 use super::spread::Spread;
 use super::start;
 use super::stuck::Runs;
-use super::successor::Successor;
+use super::successor::{CAUGHT_UP, Successor};
 use super::task::Task;
 use crate::error::{Error, Result, finite, length, positive};
 use crate::posterior::Prediction;
@@ -357,7 +357,7 @@ impl<T: Task> Online<T> {
         self.task.observed(x, y, None);
         if let Some(successor) = &mut self.successor {
             successor.push(x, y, noise, time);
-            self.attend(false);
+            self.attend(false, CAUGHT_UP);
             return Ok(Outcome::Learned);
         }
         let over = self.memory.len().saturating_sub(wanted);

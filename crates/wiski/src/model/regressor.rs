@@ -21,7 +21,7 @@ use super::online::Online;
 use super::reader::Reader;
 use super::remarks::Remark;
 use super::schedule::{Fading, thorough};
-use super::settings::{Features, InputScaling, NoiseModel, Settings, TargetScaling, Upkeep};
+use super::settings::{Features, InputScaling, NoiseModel, Settings, TargetScaling, Upkeep, UpkeepStage};
 use super::snapshots::{RowSurface, SampledFunction, Snapshot};
 use super::spread::Spread;
 use super::start;
@@ -761,7 +761,23 @@ impl OnlineRegressor {
     /// Waits for the search or refit that runs beside the stream, if one does, and goes on with what it found
     /// ([`Upkeep::Background`](super::Upkeep::Background)).
     pub fn finish_upkeep(&mut self) {
-        self.online.finish_upkeep();
+        self.attend_upkeep(usize::MAX);
+    }
+
+    /// How far the search or refit is that runs beside the stream.
+    pub fn upkeep_stage(&self) -> UpkeepStage {
+        self.online.upkeep_stage()
+    }
+
+    /// Waits for the search or refit that runs beside the stream, if one does, and lets what it found catch up with so many
+    /// of the rows that came meanwhile; with all of them, it takes over. Each further row lets it catch up with a few
+    /// ([`Upkeep::OnRequest`](super::Upkeep::OnRequest)).
+    pub fn attend_upkeep(&mut self, rows: usize) {
+        let was_ready = self.is_ready();
+        self.online.attend_upkeep(rows);
+        if !was_ready && self.is_ready() {
+            self.begin_intervals();
+        }
     }
 
     /// Says anew whether rows wait for searches and refits.

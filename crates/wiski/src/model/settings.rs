@@ -144,6 +144,23 @@ pub enum Upkeep {
     /// Nobody: it is done on another thread, and rows are predicted and learned as before until it is over. When that is
     /// depends on the machine, and so does what follows.
     Background,
+    /// Nobody, as with `Background`; but what was found is taken in only when that is asked for
+    /// ([`OnlineRegressor::attend_upkeep`](super::OnlineRegressor::attend_upkeep)). Whoever keeps a journal of rows and of
+    /// these requests comes to the same model again.
+    OnRequest,
+}
+
+/// How far the search or refit is that runs beside a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpkeepStage {
+    /// There is none.
+    Idle,
+    /// It is at work.
+    Running,
+    /// It is done, and nobody has looked yet.
+    Done,
+    /// What it found is learning the rows that came meanwhile.
+    CatchingUp,
 }
 
 /// Where the ends of intervals come from.

@@ -15,7 +15,7 @@ use super::encoder::Encoder;
 use super::learner::Learner;
 use super::memory::Memory;
 use super::relative_noise::RelativeNoise;
-use super::settings::Settings;
+use super::settings::{Settings, Upkeep, UpkeepStage};
 use super::spread::Spread;
 use super::task::Task;
 use super::{Outcome, start};
@@ -32,7 +32,7 @@ const REPLAYED: usize = 512;
 const WORTHWHILE: f64 = 2e-3;
 const CLIP: f64 = 5.0;
 /// The rows that a successor catches up with for each row that comes.
-const CAUGHT_UP: usize = 4;
+pub(super) const CAUGHT_UP: usize = 4;
 /// With more rows than this to catch up with, the stream waits for its successor.
 const MOST_WAITING: usize = 1 << 16;
 
@@ -279,11 +279,29 @@ impl<T: Task> Successor<T> {
         self.waiting.push_back(Waiting { x: x.to_vec(), y, noise, time });
     }
 
-    /// Lets it catch up with a few rows, or with `all` of them; itself when it has, and an error if it cannot.
-    pub(super) fn attend(&mut self, settings: &Settings, all: bool) -> Result<Option<Prepared<T>>> {
-        let wait = all || self.waiting.len() > MOST_WAITING;
+    /// How far it is.
+    pub(super) fn stage(&self) -> UpkeepStage {
+        match &self.stage {
+            Stage::Preparing(handle) if handle.is_finished() => UpkeepStage::Done,
+            Stage::Preparing(_) => UpkeepStage::Running,
+            Stage::CatchingUp(_) => UpkeepStage::CatchingUp,
+            Stage::Over => UpkeepStage::Idle,
+        }
+    }
+
+    /// Lets it catch up with so many rows, once it is prepared or if told to `wait`; itself when it has caught up with all
+    /// of them, and an error if it cannot.
+    pub(super) fn attend(
+        &mut self,
+        settings: &Settings,
+        wait: bool,
+        rows: usize,
+    ) -> Result<Option<Prepared<T>>> {
+        let wait = wait || self.waiting.len() > MOST_WAITING;
+        // When it is done depends on the machine, so that is not looked at where a stream must be repeatable.
+        let looks = settings.upkeep != Upkeep::OnRequest;
         self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Preparing(handle) if wait || handle.is_finished() => {
+            Stage::Preparing(handle) if wait || looks && handle.is_finished() => {
                 // A panic there is a broken promise of this library, and goes on here.
                 let done = handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 Stage::CatchingUp(Box::new(done?))
@@ -291,8 +309,7 @@ impl<T: Task> Successor<T> {
             stage => stage,
         };
         let Stage::CatchingUp(prepared) = &mut self.stage else { return Ok(None) };
-        let count = if all { self.waiting.len() } else { CAUGHT_UP };
-        for row in self.waiting.drain(..count.min(self.waiting.len())) {
+        for row in self.waiting.drain(..rows.min(self.waiting.len())) {
             let Prepared { task, learner, corrections, spread, .. } = &mut **prepared;
             let targets = task.row(row.y, row.noise);
             match learner.learn(&row.x, &targets, row.time, settings) {

@@ -11,8 +11,8 @@ use super::encoder::Encoder;
 use super::memory::Memory;
 use super::online::Online;
 use super::schedule::{brief, coarse, frugal, thorough};
-use super::settings::Upkeep;
-use super::successor::{Prepared, Successor};
+use super::settings::{Upkeep, UpkeepStage};
+use super::successor::{CAUGHT_UP, Prepared, Successor};
 use super::task::Task;
 use crate::error::{Error, Result};
 use crate::learn::LbfgsB;
@@ -116,12 +116,12 @@ impl<T: Task> Online<T> {
     }
 
     pub(super) fn works_beside(&self) -> bool {
-        cfg!(feature = "threads") && self.settings.upkeep == Upkeep::Background
+        cfg!(feature = "threads") && self.settings.upkeep != Upkeep::Wait
     }
 
     /// As [`Online::maintain`], on another thread but for what takes no longer than a few rows.
     fn maintain_beside(&mut self) {
-        self.attend(false);
+        self.attend(false, CAUGHT_UP);
         if self.successor.is_some() {
             return;
         }
@@ -150,10 +150,11 @@ impl<T: Task> Online<T> {
         self.learner.as_ref().map(|learner| learner.encoder()).filter(|encoder| encoder.has_relative_noise())
     }
 
-    /// Lets what is prepared beside the stream catch up, with `all` rows or a few, and take over when it has.
-    pub(super) fn attend(&mut self, all: bool) {
+    /// Lets what is prepared beside the stream catch up with so many rows, and take over when it has; whether to wait
+    /// until it is prepared.
+    pub(super) fn attend(&mut self, wait: bool, rows: usize) {
         let Some(successor) = &mut self.successor else { return };
-        match successor.attend(&self.settings, all) {
+        match successor.attend(&self.settings, wait, rows) {
             Ok(None) => {}
             Ok(Some(prepared)) => {
                 self.successor = None;
@@ -186,9 +187,19 @@ impl<T: Task> Online<T> {
         // However many rows have come meanwhile, the last search is still to come, and has them all.
     }
 
+    /// How far what is prepared beside the stream is.
+    pub(crate) fn upkeep_stage(&self) -> UpkeepStage {
+        self.successor.as_ref().map_or(UpkeepStage::Idle, Successor::stage)
+    }
+
+    /// Waits for what is prepared beside the stream, and lets it catch up with so many rows.
+    pub(crate) fn attend_upkeep(&mut self, rows: usize) {
+        self.attend(true, rows);
+    }
+
     /// Waits for what is prepared beside the stream, and goes on with it.
     pub(crate) fn finish_upkeep(&mut self) {
-        self.attend(true);
+        self.attend(true, usize::MAX);
     }
 
     /// Learns features anew from the rows in memory, if there are more than at the last search: where a stream ends

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::conformal::{Horizon, Interval};
 use crate::error::{Error, Result, length};
 use crate::model::{
-    ClassPrediction, NoiseModel, OnlineClassifier, OnlineRegressor, Remark, Settings, Upkeep,
+    ClassPrediction, NoiseModel, OnlineClassifier, OnlineRegressor, Remark, Settings, Upkeep, UpkeepStage,
 };
 use crate::posterior::Prediction;
 use crate::saved::{Restore, restored_after_reading};
@@ -230,6 +230,23 @@ impl Model {
         match self {
             Self::Regressor(model) => model.finish_upkeep(),
             Self::Classifier(model) => model.finish_upkeep(),
+        }
+    }
+
+    /// How far the search or refit is that runs beside the stream.
+    pub fn upkeep_stage(&self) -> UpkeepStage {
+        match self {
+            Self::Regressor(model) => model.upkeep_stage(),
+            Self::Classifier(model) => model.upkeep_stage(),
+        }
+    }
+
+    /// Waits for the search or refit that runs beside the stream, and lets what it found catch up with so many rows; see
+    /// [`OnlineRegressor::attend_upkeep`].
+    pub fn attend_upkeep(&mut self, rows: usize) {
+        match self {
+            Self::Regressor(model) => model.attend_upkeep(rows),
+            Self::Classifier(model) => model.attend_upkeep(rows),
         }
     }
 
