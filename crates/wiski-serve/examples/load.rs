@@ -7,7 +7,7 @@
 //! load ADDRESS mixed RATE SECONDS        predictions, learning and steps at once; memory every ten seconds
 //! ```
 //!
-//! Latencies are counted from when a request was due (to a millisecond), so a server that falls behind shows. Only loopback addresses are
+//! Latencies are counted from when a request was due, so a server that falls behind shows. Only loopback addresses are
 //! accepted, and nothing takes longer than fifteen minutes.
 
 use std::net::SocketAddr;
@@ -117,42 +117,32 @@ impl Latencies {
     }
 }
 
-/// Sends predictions at a rate, spread over connections.
+/// Sends predictions at a rate, spread over connections. Each has a thread of its own, which sleeps until a request is due:
+/// timers of a runtime tick once a millisecond, and would send several at a time.
 async fn predict(address: SocketAddr, rate: f64, until: Instant) -> Result<Latencies, Failure> {
     let start = Instant::now();
-    let tasks: Vec<_> = (0..PREDICTORS)
-        .map(|k| {
-            tokio::spawn(async move {
-                let mut client = Client::new(address).await?;
-                let mut taken = Vec::new();
-                let every = PREDICTORS as f64 / rate;
-                for i in 0u64.. {
-                    let due =
-                        start + Duration::from_secs_f64(every * (i as f64 + k as f64 / PREDICTORS as f64));
-                    if due >= until {
-                        break;
-                    }
-                    let due = wait_until(due).await;
-                    let [a, b, _] = row(7 * i + k as u64);
-                    client.ok("POST", "/v2/models/load/infer", &format!("[[{a},{b}]]")).await?;
-                    taken.push(due.elapsed().as_micros() as u32);
-                }
-                Ok::<_, Failure>(taken)
-            })
-        })
-        .collect();
+    let every = PREDICTORS as f64 / rate;
+    let connection = move |k: usize| -> Result<Vec<u32>, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (mut client, mut taken) = (runtime.block_on(Client::new(address))?, Vec::new());
+        for i in 0u64.. {
+            let due = start + Duration::from_secs_f64(every * (i as f64 + k as f64 / PREDICTORS as f64));
+            if due >= until {
+                break;
+            }
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            let [a, b, _] = row(7 * i + k as u64);
+            runtime.block_on(client.ok("POST", "/v2/models/load/infer", &format!("[[{a},{b}]]")))?;
+            taken.push(due.elapsed().as_micros() as u32);
+        }
+        Ok(taken)
+    };
+    let tasks: Vec<_> = (0..PREDICTORS).map(|k| tokio::task::spawn_blocking(move || connection(k))).collect();
     let mut all = Latencies::default();
     for task in tasks {
         all.0.extend(task.await??);
     }
     Ok(all)
-}
-
-/// Waits, and says from when a request counts: from when it was due and the timer, whose ticks are a millisecond, could
-/// say so. Waiting more exactly would keep a core busy that the server needs.
-async fn wait_until(due: Instant) -> Instant {
-    tokio::time::sleep_until(due.into()).await;
-    Instant::now().min(due + Duration::from_millis(1))
 }
 
 /// Learns ten rows at a time, as fast as they are acknowledged; `pause` lies between two requests.
