@@ -112,3 +112,19 @@ fn off_the_grid_a_snapshot_says_what_the_model_says() {
         }
     }
 }
+
+/// A column that was the same in all rows says nothing about what it means when it changes, and is no reason to know nothing
+/// at all.
+#[test]
+fn a_constant_column_that_changes_widens_the_band_within_reason() {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
+    let mut model = OnlineRegressor::new(4, Settings::default()).unwrap();
+    for _ in 0..1000 {
+        let x = [normal(&mut rng), normal(&mut rng), normal(&mut rng), 7.0];
+        model.observe(&x, truth(&x) + 0.1 * normal(&mut rng)).unwrap();
+    }
+    model.finish_search().unwrap();
+    let [inside, changed] = [7.0, 7.000_1].map(|c| model.predict(&[0.2, 0.3, -0.4, c]).unwrap().std());
+    // The targets have a deviation of about 1.2.
+    assert!(inside <= changed && changed < 10.0, "{inside} {changed}");
+}

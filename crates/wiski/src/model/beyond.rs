@@ -26,6 +26,11 @@ use crate::posterior::{Prediction, Predictor};
 
 /// The half-width of the range of a direction, in its deviations.
 const HALF_WIDTH: f64 = 3.0;
+/// A column that never changed is outside wherever it changes, and has no range to say how far: so far that a block is
+/// about twice as unsure as before any row.
+const CHANGED: f64 = 0.5;
+/// No column is farther out than so many half-widths.
+const FARTHEST: f64 = 100.0;
 
 /// What is added to the variance of a block of unit variance that lies out by δ.
 fn growth(delta: f64) -> f64 {
@@ -41,9 +46,12 @@ pub(crate) fn excess(scaling: &ColumnScaling, map: &FeatureMap, x: &[f64]) -> Op
         let (lo, hi) = scaling.seen[k];
         let distance = (x[k] - hi).max(0.0) + (x[k] - lo).min(0.0);
         let half = 0.5 * (hi - lo);
-        // A column that never changed is outside wherever it changes.
-        let e = if distance == 0.0 { 0.0 } else { distance / half.max(f64::MIN_POSITIVE) };
-        (e.clamp(-1e6, 1e6), half * scaling.factor[k])
+        let e = match half > 0.0 {
+            _ if distance == 0.0 => 0.0,
+            true => (distance / half).clamp(-FARTHEST, FARTHEST),
+            false => CHANGED.copysign(distance),
+        };
+        (e, half * scaling.factor[k])
     };
     let columns: Vec<(f64, f64)> = (0..scaling.output_dim()).map(|i| outside(scaling.source(i))).collect();
     let directions = |linear: &Linear, read: &[usize]| -> Vec<f64> {
