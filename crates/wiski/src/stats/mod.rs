@@ -143,9 +143,22 @@ impl TryFrom<SavedStats> for Stats {
                 Gram::LowRank(root)
             }
         };
+        if let Gram::Exact(a) = &gram {
+            // |b_k| ≤ √(c A_kk) by Cauchy and Schwarz, and the largest entry of A is on its diagonal. What rounding leaves of
+            // sums whose rows are gone may be above that, but not by much.
+            let largest = a.parts().flatten().fold(0.0_f64, |largest, v| largest.max(v.abs()));
+            let bound = SLACK * (1.0 + (c.max(0.0) * largest).sqrt());
+            if let Some(value) = b.iter().find(|b| b.abs() > bound) {
+                let reason = format!("{value:e} is larger than the sums of squares allow");
+                return Err(Error::Config { field: "b".into(), reason });
+            }
+        }
         Ok(Self { lattice, gram, b, c, log_noise, count, points, weights: Scratch::default() })
     }
 }
+
+/// How far sums that were read may be beyond what they can be.
+const SLACK: f64 = 1e6;
 
 /// A buffer that never takes part in comparisons.
 #[derive(Debug, Clone, Default)]
