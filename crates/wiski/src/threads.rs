@@ -1,6 +1,43 @@
 //! Independent work side by side. Without the feature `threads` it is done in turn, with the same results.
+//!
+//! How many threads there are never changes a result: work is cut into parts whose number does not depend on it, and the
+//! results of parts are put together in their order. Work that is done beside something more urgent has one thread
+//! ([`with_share`]).
+
+use std::cell::Cell;
+use std::sync::OnceLock;
 
 use crate::interrupt;
+
+thread_local! {
+    /// How many threads the work on this one may keep busy, itself included; `None` for all that the machine has.
+    static SHARE: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// How many threads the work on this one may keep busy, itself included.
+pub(crate) fn available() -> usize {
+    static MACHINE: OnceLock<usize> = OnceLock::new();
+    if !cfg!(feature = "threads") {
+        return 1;
+    }
+    let machine = || *MACHINE.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from));
+    SHARE.get().unwrap_or_else(machine)
+}
+
+/// Puts the share of before back, also after a panic.
+struct Before(Option<usize>);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        SHARE.set(self.0);
+    }
+}
+
+/// Runs work that may keep so many threads busy.
+pub(crate) fn with_share<R>(threads: usize, work: impl FnOnce() -> R) -> R {
+    let _before = Before(SHARE.replace(Some(threads.max(1))));
+    work()
+}
 
 /// Both results; `b` is computed on another thread meanwhile, if that is asked for and there are threads.
 pub(crate) fn join<A, B: Send>(
@@ -12,29 +49,37 @@ pub(crate) fn join<A, B: Send>(
         let a = a();
         return (a, b());
     }
-    let present = interrupt::present();
+    let (present, share) = (interrupt::present(), available() / 2);
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| interrupt::within(present, b));
-        let a = a();
+        let other = scope.spawn(|| with_share(share, || interrupt::within(present, b)));
+        let a = with_share(share, a);
         // A panic there is a broken promise of this library, and goes on here.
         (a, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 
-/// The results of `work` for each part, in their order; each part has a thread, where there are any.
-pub(crate) fn map<P: Send, R: Send>(parts: Vec<P>, work: impl Fn(P) -> R + Sync) -> Vec<R> {
-    if !cfg!(feature = "threads") || parts.len() < 2 {
+/// The results of `work` for each part, in their order, by at most so many threads.
+pub(crate) fn map<P: Send, R: Send>(most: usize, parts: Vec<P>, work: impl Fn(P) -> R + Sync) -> Vec<R> {
+    let threads = most.min(available()).min(parts.len());
+    if threads < 2 {
         return parts.into_iter().map(work).collect();
     }
-    let present = interrupt::present();
+    let (present, share) = (interrupt::present(), available() / threads);
+    let (count, mut parts) = (parts.len(), parts.into_iter());
+    let groups: Vec<Vec<P>> = (0..threads)
+        .map(|i| parts.by_ref().take((i + 1) * count / threads - i * count / threads).collect())
+        .collect();
     std::thread::scope(|scope| {
         let (work, present) = (&work, &present);
-        let start = |part| scope.spawn(move || interrupt::within(present.clone(), || work(part)));
-        let handles: Vec<_> = parts.into_iter().map(start).collect();
-        let join = |handle: std::thread::ScopedJoinHandle<'_, R>| {
+        let start = |group: Vec<P>| {
+            let each = move || group.into_iter().map(work).collect::<Vec<R>>();
+            scope.spawn(move || with_share(share, || interrupt::within(present.clone(), each)))
+        };
+        let handles: Vec<_> = groups.into_iter().map(start).collect();
+        let join = |handle: std::thread::ScopedJoinHandle<'_, Vec<R>>| {
             handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        handles.into_iter().map(join).collect()
+        handles.into_iter().flat_map(join).collect()
     })
 }
 
@@ -49,9 +94,10 @@ mod tests {
         for side_by_side in [false, true] {
             assert_eq!(join(side_by_side, || 1, || "two"), (1, "two"));
         }
-        for n in 0..5 {
+        for (n, most) in [(0, 1), (1, 3), (2, 2), (5, 2), (7, 3), (4, 9)] {
             let parts: Vec<usize> = (0..n).collect();
-            assert_eq!(map(parts.clone(), |k| k * k), parts.iter().map(|k| k * k).collect::<Vec<_>>());
+            let squares: Vec<usize> = parts.iter().map(|k| k * k).collect();
+            assert_eq!(with_share(9, || map(most, parts, |k| k * k)), squares);
         }
     }
 
@@ -66,7 +112,7 @@ mod tests {
             switch.watch(|| join(true, interrupt::check, interrupt::check)),
             (stopped.clone(), stopped.clone())
         );
-        let each = switch.watch(|| map(vec![(), (), ()], |()| interrupt::check()));
+        let each = switch.watch(|| with_share(3, || map(3, vec![(), (), ()], |()| interrupt::check())));
         assert_eq!(each, vec![stopped; 3]);
         assert_eq!(interrupt::check(), Ok(()));
         assert_eq!(switch.watch(|| Interrupt::new().watch(interrupt::check)), Ok(()));

@@ -24,6 +24,7 @@ use crate::interrupt::{self, Interrupt};
 use crate::learn::LbfgsB;
 use crate::likelihood::Target;
 use crate::posterior::Prediction;
+use crate::threads;
 
 /// Corrections to what was found on rows in memory begin with so many of the last of them.
 const REPLAYED: usize = 512;
@@ -251,7 +252,8 @@ impl<T: Task> Successor<T> {
     fn new(work: impl FnOnce() -> Result<Prepared<T>> + Send + 'static) -> Self {
         let interrupt = Interrupt::new();
         let watched = interrupt.clone();
-        let handle = std::thread::spawn(move || watched.watch(work));
+        // Whoever waits for an answer is more urgent.
+        let handle = std::thread::spawn(move || threads::with_share(1, || watched.watch(work)));
         Self { stage: Stage::Preparing(handle), waiting: VecDeque::new(), interrupt }
     }
 

@@ -649,7 +649,7 @@ impl Running {
             Ok((running.calibration.loss().unwrap_or(0.0), running))
         };
         let mut best: Option<(f64, Self)> = None;
-        for tried in threads::map(lag_sets, candidate) {
+        for tried in threads::map(usize::MAX, lag_sets, candidate) {
             let (loss, running) = tried?;
             if best.as_ref().is_none_or(|(least, _)| loss < *least) {
                 best = Some((loss, running));

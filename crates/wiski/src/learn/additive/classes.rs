@@ -180,7 +180,7 @@ impl AdditiveSearch<'_> {
         let mut grids = self.fitted(&self.base(rows)?, rows, None)?;
         let learned = self.with_outputs(Some(&mut grids), rows, targets, |all| {
             let learned = self.class_search(targets).without_points(all)?;
-            let shares = learned.posterior(all, 1)?.group_shares(all)?;
+            let shares = learned.posterior(all, usize::MAX)?.group_shares(all)?;
             Ok((learned, shares))
         });
         let (learned, shares) = learned?;
@@ -216,8 +216,8 @@ impl AdditiveSearch<'_> {
         (held_out, labels): (&Rows, &ClassTargets),
     ) -> Result<Vec<f64>> {
         let mut grids = fitted.grids.clone();
-        let posterior: PointsPosterior =
-            self.with_outputs(grids.as_mut(), rows, targets, |all| fitted.learned.posterior(all, 1))?;
+        let posterior: PointsPosterior = self
+            .with_outputs(grids.as_mut(), rows, targets, |all| fitted.learned.posterior(all, usize::MAX))?;
         let mut grids = grids.map(|grids| grids.with_rows(held_out.clone())).transpose()?;
         let latents = self.with_outputs(grids.as_mut(), held_out, labels, |all| posterior.predict(all))?;
         Ok(log_losses(&latents, &labels.classes))

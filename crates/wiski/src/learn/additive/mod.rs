@@ -23,9 +23,11 @@ mod pairs;
 
 use self::blocks::Block;
 pub(crate) use self::classes::{ClassTargets, FoundFeatures};
+use super::points::LearnedPoints;
 use super::{Choice, HyperSpace, Hyperparameters, LbfgsB, Rows, Start, WarmUp, WarmUpTraining};
 use crate::error::Result;
 use crate::feature::Column;
+use crate::threads;
 
 /// Below this many rows nothing can be held out: the columns are taken as they are.
 const FEWEST_ROWS: usize = 60;
@@ -61,7 +63,7 @@ pub struct AdditiveSearch<'a> {
     /// The noise variance to start from.
     pub noise: f64,
     /// How given hyperparameters are learned.
-    pub space: &'a dyn Fn(&Hyperparameters) -> Result<HyperSpace>,
+    pub space: &'a (dyn Fn(&Hyperparameters) -> Result<HyperSpace> + Sync),
     /// The prior's eigenvalue cut-off.
     pub tolerance: f64,
     /// How directions are trained.
@@ -123,35 +125,61 @@ impl AdditiveSearch<'_> {
         if paired.beats(&best) {
             (best, choice.start) = (paired, Start::Interactions);
         }
-        let checkpoints: Vec<usize> =
-            TRAINED_EIGHTHS.iter().map(|s| self.training.epochs * s / 8).filter(|&e| e > 0).collect();
-        let mut trained = vec![Candidate::default(); checkpoints.len()];
-        for (warm, held_out) in best.fits.iter().zip(&held_out) {
-            // Long training pays less than the rows it takes: some of them do.
-            let mut learner = warm.clone().thinned(TRAINED_ROWS)?;
-            let mut last = f64::NEG_INFINITY;
-            learner.train(&self.training, |learner, epoch| {
-                let Some(at) = checkpoints.iter().position(|&c| c == epoch) else { return Ok(true) };
-                let whole = learner.clone().with_rows(warm.rows().clone())?;
-                trained[at].push(whole, held_out)?;
-                let before = std::mem::replace(&mut last, trained[at].score());
-                let is_last = at + 1 == checkpoints.len();
-                Ok(!is_last && (folds > 1 || last > before + WORTH_MORE_TRAINING))
-            })?;
-        }
-        trained.retain(|candidate| !candidate.fits.is_empty());
-        choice.scores.extend(checkpoints.iter().zip(&trained).map(|(&e, c)| (choice.start, e, c.score())));
-        let longest = (0..trained.len()).max_by(|&i, &j| trained[i].score().total_cmp(&trained[j].score()));
+        // Neither needs what the other finds.
+        let (trained, learned) = threads::join(
+            threads::available() > 1,
+            || self.trained(&best, &held_out),
+            || self.points_beside_axes(&plain, share),
+        );
+        let (mut trained, learned) = (trained?, learned?);
+        choice.scores.extend(trained.iter().map(|(epochs, c)| (choice.start, *epochs, c.score())));
+        let score = |at: usize| trained[at].1.score();
+        let longest = (0..trained.len()).max_by(|&i, &j| score(i).total_cmp(&score(j)));
         if let Some(at) = longest
-            && trained[at].beats(&best)
+            && trained[at].1.beats(&best)
         {
-            (best, choice.epochs) = (trained.swap_remove(at), checkpoints[at]);
+            (choice.epochs, best) = trained.swap_remove(at);
         }
-        if let Some(warm) = self.beside_points(&plain, &best, &held_out, share, &mut choice)? {
+        if let Some((axes, learned)) = learned
+            && let Some(warm) =
+                self.beside_points(&axes, &learned, &best, (&held_out[0], share), &mut choice)?
+        {
             return Ok((if self.prune { self.pruned(warm)? } else { warm }, choice));
         }
         let warm = self.on_all_rows(best, &choice)?;
         Ok((if self.prune { self.pruned(warm)? } else { warm }, choice))
+    }
+
+    /// Directions learned from those of a candidate, after so many epochs each; the last is not worth more of them.
+    fn trained(&self, start: &Candidate, held_out: &[Rows]) -> Result<Vec<(usize, Candidate)>> {
+        let epochs = TRAINED_EIGHTHS.iter().map(|share| self.training.epochs * share / 8).filter(|&e| e > 0);
+        let mut trained: Vec<(usize, Candidate)> = epochs.map(|e| (e, Candidate::default())).collect();
+        for (warm, held_out_rows) in start.fits.iter().zip(held_out) {
+            // Long training pays less than the rows it takes: some of them do.
+            let mut learner = warm.clone().thinned(TRAINED_ROWS)?;
+            let mut last = f64::NEG_INFINITY;
+            learner.train(&self.training, |learner, epoch| {
+                let Some(at) = trained.iter().position(|(e, _)| *e == epoch) else { return Ok(true) };
+                let whole = learner.clone().with_rows(warm.rows().clone())?;
+                trained[at].1.push(whole, held_out_rows)?;
+                let before = std::mem::replace(&mut last, trained[at].1.score());
+                let is_last = at + 1 == trained.len();
+                Ok(!is_last && (held_out.len() > 1 || last > before + WORTH_MORE_TRAINING))
+            })?;
+        }
+        trained.retain(|(_, candidate)| !candidate.fits.is_empty());
+        Ok(trained)
+    }
+
+    /// Inducing points beside the grids of the columns, which do not overfit, and those grids, on the rows that are not held
+    /// out first. One part says enough of what makes so much of a difference, and costs a third of three.
+    fn points_beside_axes(&self, plain: &Candidate, share: usize) -> Result<Option<(WarmUp, LearnedPoints)>> {
+        if self.inducing == 0 || self.point_sources().is_empty() {
+            return Ok(None);
+        }
+        let mut axes = plain.fits[0].clone();
+        let learned = self.learn_points(&mut axes, &self.rows.filter(|i| i % share != 0), None)?;
+        Ok(Some((axes, learned)))
     }
 
     /// What was chosen and trained on most of the rows, on all of them.
@@ -165,33 +193,26 @@ impl AdditiveSearch<'_> {
         Ok(warm)
     }
 
-    /// The sum with inducing points beside it, if held-out rows are likelier under it. Points are learned beside the
-    /// grids of the columns, which do not overfit, and tried beside the best grids, too.
+    /// The sum with inducing points beside it, if held-out rows are likelier under it. Points that were learned beside the
+    /// grids of the columns are tried beside the best grids, too.
     fn beside_points(
         &self,
-        plain: &Candidate,
+        axes: &WarmUp,
+        learned: &LearnedPoints,
         best: &Candidate,
-        held_out: &[Rows],
-        share: usize,
+        (held_out, share): (&Rows, usize),
         choice: &mut Choice,
     ) -> Result<Option<WarmUp>> {
-        if self.inducing == 0 || self.point_sources().is_empty() {
-            return Ok(None);
-        }
-        // One part says enough of what makes so much of a difference, and costs a third of three.
         let is_plain = choice.start == Start::Axes && choice.epochs == 0;
-        let Some(held_out) = held_out.first() else { return Ok(None) };
         let train = self.rows.filter(|i| i % share != 0);
-        let mut axes = plain.fits[0].clone();
-        let learned = self.learn_points(&mut axes, &train, None)?;
         let beside = |grids: &WarmUp| -> Result<Candidate> {
-            let mut warm = self.with_points(Some(grids), &learned, &train)?;
+            let mut warm = self.with_points(Some(grids), learned, &train)?;
             warm.fit_hyperparameters(&quick())?;
             let mut candidate = Candidate::default();
             candidate.push(warm, held_out)?;
             Ok(candidate)
         };
-        let mut chosen = beside(&axes)?;
+        let mut chosen = beside(axes)?;
         choice.scores.push((Start::Points, 0, chosen.score()));
         let mut is_best = is_plain;
         if !is_plain {
@@ -214,12 +235,12 @@ impl AdditiveSearch<'_> {
         };
         choice.start = Start::Points;
         // A few rows more are worth going on while all of them can be centers, or nearly.
-        let learned = if self.rows.len() > 2 * self.inducing {
-            learned
+        let mut warm = if self.rows.len() > 2 * self.inducing {
+            self.with_points(Some(&grids), learned, self.rows)?
         } else {
-            self.learn_points(&mut grids, self.rows, Some(&learned))?
+            let learned = self.learn_points(&mut grids, self.rows, Some(learned))?;
+            self.with_points(Some(&grids), &learned, self.rows)?
         };
-        let mut warm = self.with_points(Some(&grids), &learned, self.rows)?;
         warm.fit_hyperparameters(&quick())?;
         Ok(Some(warm))
     }

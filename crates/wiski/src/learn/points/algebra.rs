@@ -69,7 +69,7 @@ pub(super) fn solve_lower<T: Real>(l: MatRef<'_, T>, b: MatMut<'_, T>) {
 }
 
 /// B ← L⁻ᵀB.
-pub(super) fn solve_upper(l: MatRef<'_, f64>, b: MatMut<'_, f64>) {
+pub(super) fn solve_upper<T: Real>(l: MatRef<'_, T>, b: MatMut<'_, T>) {
     solve_upper_triangular_in_place(l.transpose(), b, Par::Seq);
 }
 

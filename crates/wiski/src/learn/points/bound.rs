@@ -10,6 +10,13 @@
 //! ∂F/∂log σ² = ½ [ yᵀD⁻¹y/σ² − βᵀz − zᵀz − n + p − tr S⁻¹ ] + s t/(2σ²)
 //! ```
 //!
+//! Through the features of the points W the bound depends on L, too, by Π = (∂F/∂W)ᵀW = 2 (∂F/∂G) G + (∂F/∂b) bᵀ. Since
+//! A^½ G A^½/σ² = S − I and A is one number on the points, no product is needed for it: on them
+//!
+//! ```text
+//! Π = z zᵀ + S⁻¹ − I + s G/σ²
+//! ```
+//!
 //! This is Titsias' bound (2009) for the points and exact for the grids. t is a function of G: the points' features of a
 //! row have the squared norm 1 − ρ. O(p³) for each output; nothing here depends on the number of rows.
 
@@ -20,7 +27,7 @@ use super::data::Table;
 use super::patterns::Patterns;
 use super::tiles::Sums;
 use crate::error::Result;
-use crate::interrupt;
+use crate::{interrupt, simd, threads};
 
 /// Scales and noise of one output.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,6 +100,8 @@ pub(super) struct Adjoint {
     pub(super) grams: Vec<Mat<f64>>,
     /// ∂F/∂b_c, the rows of the points.
     pub(super) linear: Mat<f64>,
+    /// Π, symmetric.
+    pub(super) pi: Mat<f64>,
     /// ∂F/∂log s, ∂F/∂log c_j and ∂F/∂log σ² of each output.
     pub(super) scales: Vec<Scales>,
 }
@@ -116,7 +125,7 @@ pub(super) fn solve(
     for (k, weights) in patterns.weights.iter().enumerate() {
         let deviation = weights[c] - patterns.common[c];
         if deviation != 0.0 {
-            s += &sums.grams[k] * faer::Scale(deviation);
+            add_scaled(&mut s, deviation, &sums.grams[k]);
         }
         mass += weights[c] * constants.masses[k];
     }
@@ -148,54 +157,95 @@ pub(super) fn total(sums: &Sums) -> Mat<f64> {
     sums.grams.iter().fold(Mat::zeros(p, p), |total, gram| total + gram)
 }
 
-/// The bound of all outputs, and its derivatives.
+/// What one output adds to the bound and its derivatives.
+struct Part {
+    bound: f64,
+    /// 2 ∂F/∂G, the rows of the points, with the part of t.
+    by_gram: Mat<f64>,
+    /// ∂F/∂b, the rows of the points.
+    by_linear: Vec<f64>,
+    /// z zᵀ + S⁻¹ − I of the points.
+    pi: Mat<f64>,
+    by_scales: Scales,
+}
+
+/// The bound of all outputs, and its derivatives; outputs by at most so many threads.
 pub(super) fn bound_and_adjoint(
     sums: &Sums,
     patterns: &Patterns,
     constants: &Constants,
     scales: &[Scales],
+    threads: usize,
 ) -> Result<(f64, Adjoint)> {
     let all = total(sums);
     let (p, grids) = (all.nrows(), constants.group.len());
     let m = p - grids;
-    let mut bound = 0.0;
-    let mut common = Mat::zeros(m, p);
-    let mut deviating: Vec<Option<Mat<f64>>> = vec![None; patterns.weights.len()];
-    let mut by_linear = Mat::zeros(m, scales.len());
-    let mut by_scales = Vec::new();
-    for (c, own) in scales.iter().enumerate() {
+    let part = |c: usize| -> Result<Part> {
         interrupt::check()?;
+        let own = &scales[c];
         let solved = solve(c, (sums, &all), patterns, constants, own)?;
-        bound += solved.bound;
         let inverse = inverse_of_cholesky(solved.factor.as_ref());
-        by_scales.push(solved.by_scales(
-            constants.squares[c] / own.noise,
-            constants,
-            own.groups.len(),
-            &inverse,
-        ));
-        let noise = own.noise;
-        let u: Vec<f64> = solved.z.iter().zip(&solved.root).map(|(z, r)| z * r).collect();
-        let r = &solved.root;
-        let by_gram = Mat::from_fn(m, p, |i, j| {
-            let covariance = r[grids + i] * r[j] * inverse[(grids + i, j)];
-            let by_trace = if grids + i == j { own.points } else { 0.0 };
-            (by_trace - u[grids + i] * u[j] - covariance) / noise
-        });
-        if patterns.common[c] != 0.0 {
-            common += &by_gram * faer::Scale(patterns.common[c]);
+        let squares = constants.squares[c] / own.noise;
+        let by_scales = solved.by_scales(squares, constants, own.groups.len(), &inverse);
+        let (noise, r) = (own.noise, &solved.root);
+        let u: Vec<f64> = solved.z.iter().zip(r).map(|(z, r)| z * r).collect();
+        let mut by_gram = Mat::zeros(m, p);
+        for j in 0..p {
+            let rows = inverse.col_as_slice(j)[grids..].iter().zip(&r[grids..]).zip(&u[grids..]);
+            for (out, ((inverse, root), own)) in by_gram.col_as_slice_mut(j).iter_mut().zip(rows) {
+                *out = -(own * u[j] + root * r[j] * inverse) / noise;
+            }
+            if j >= grids {
+                by_gram[(j - grids, j)] += own.points / noise;
+            }
         }
+        let by_linear = u[grids..].iter().map(|u| u / noise).collect();
+        let z = &solved.z[grids..];
+        let mut pi = Mat::zeros(m, m);
+        for j in 0..m {
+            let rows = inverse.col_as_slice(grids + j)[grids..].iter().zip(z);
+            pi.col_as_slice_mut(j).iter_mut().zip(rows).for_each(|(pi, (i, own))| *pi = own * z[j] + i);
+            pi[(j, j)] -= 1.0;
+        }
+        Ok(Part { bound: solved.bound, by_gram, by_linear, pi, by_scales })
+    };
+    let parts = threads::map(threads, (0..scales.len()).collect(), part);
+
+    let (mut bound, mut by_scales) = (0.0, Vec::with_capacity(scales.len()));
+    let (mut common, mut by_linear) = (Mat::zeros(m, p), Mat::zeros(m, scales.len()));
+    let mut deviating: Vec<Option<Mat<f64>>> = vec![None; patterns.weights.len()];
+    let mut pi = Mat::zeros(m, m);
+    for (weights, gram) in patterns.weights.iter().zip(&sums.grams) {
+        let c: f64 = weights.iter().zip(scales).map(|(w, own)| w * own.points / own.noise).sum();
+        for j in 0..m {
+            simd::add_scaled(pi.col_as_slice_mut(j), c, &gram.col_as_slice(grids + j)[grids..]);
+        }
+    }
+    for (c, part) in parts.into_iter().enumerate() {
+        let Part { bound: own, by_gram, by_linear: linear, pi: own_pi, by_scales: scales } = part?;
+        bound += own;
+        add_scaled(&mut pi, 1.0, &own_pi);
+        by_scales.push(scales);
+        by_linear.col_as_slice_mut(c).copy_from_slice(&linear);
+        add_scaled(&mut common, patterns.common[c], &by_gram);
         for (k, weights) in patterns.weights.iter().enumerate() {
             let deviation = weights[c] - patterns.common[c];
             if deviation != 0.0 {
-                let part = &by_gram * faer::Scale(deviation);
-                deviating[k] = Some(deviating[k].take().map_or_else(|| part.clone(), |d| d + &part));
+                let own = deviating[k].get_or_insert_with(|| Mat::zeros(m, p));
+                add_scaled(own, deviation, &by_gram);
             }
         }
-        by_linear.col_as_slice_mut(c).iter_mut().zip(&u[grids..]).for_each(|(b, u)| *b = u / noise);
     }
-    let grams = deviating.into_iter().map(|d| d.map_or_else(|| common.clone(), |d| d + &common)).collect();
-    Ok((bound, Adjoint { grams, linear: by_linear, scales: by_scales }))
+    let whole = |own: Option<Mat<f64>>| own.map_or_else(|| common.clone(), |own| own + &common);
+    let grams = deviating.into_iter().map(whole).collect();
+    Ok((bound, Adjoint { grams, linear: by_linear, pi, scales: by_scales }))
+}
+
+/// A += c B.
+fn add_scaled(a: &mut Mat<f64>, c: f64, b: &Mat<f64>) {
+    if c != 0.0 {
+        (0..b.ncols()).for_each(|j| simd::add_scaled(a.col_as_slice_mut(j), c, b.col_as_slice(j)));
+    }
 }
 
 impl Solved {

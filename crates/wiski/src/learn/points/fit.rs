@@ -2,22 +2,22 @@
 //!
 //! The unknowns in their order: the centers in standardized units, one after the other (absent where centers stay put),
 //! log ℓ of each column, and for each output log s, log c_j and, where it is learned, log σ². With κ̄ = ∂F/∂κ_ZX of
-//! `tiles` and Π = Σ_k (∂F/∂W)ᵀW, which needs no rows (Π = Σ_k 2 (∂F/∂G_k) G_k + Σ_c (∂F/∂b_c) b_cᵀ),
+//! `tiles` and Π = (∂F/∂W)ᵀW of `bound`, which is symmetric and needs no rows,
 //!
 //! ```text
-//! ∂F/∂κ_ZZ = −½ L⁻ᵀ (Π̂ + Π̂ᵀ) L⁻¹,     Π̂ = the lower triangle of Π, its diagonal halved
+//! ∂F/∂κ_ZZ = −½ L⁻ᵀ Π L⁻¹
 //! ```
 //!
 //! O(p³) beside the passes over the rows.
 
 use faer::{Mat, MatRef};
 
-use super::algebra::{cholesky, mirror, multiply, solve_upper};
-use super::bound::{Adjoint, Constants, Scales, bound_and_adjoint};
+use super::algebra::{cholesky, multiply, solve_upper};
+use super::bound::{Constants, Scales, bound_and_adjoint};
 use super::data::{PointsNoise, Table};
 use super::patterns::Patterns;
 use super::radial::{Radial, covariance};
-use super::tiles::{Centers, Sums, Tiles};
+use super::tiles::{Centers, Tiles};
 use super::{PointsPriors, Precision};
 use crate::error::{Result, length};
 use crate::interrupt;
@@ -193,14 +193,17 @@ impl Fit {
             AnyTiles::Double(tiles) => tiles.forward(&centers),
         };
         interrupt::check()?;
-        let (bound, adjoint) =
-            bound_and_adjoint(&sums, &self.patterns, &self.constants, &self.parameters.scales)?;
-        let by_covariance = by_covariance(&sums, &adjoint, l.as_ref());
-        let by_gram: Vec<Mat<f64>> = adjoint.grams.into_iter().map(|b| solved(l.as_ref(), b)).collect();
-        let by_linear = solved(l.as_ref(), adjoint.linear);
+        let (bound, adjoint) = bound_and_adjoint(
+            &sums,
+            &self.patterns,
+            &self.constants,
+            &self.parameters.scales,
+            self.numerics.threads,
+        )?;
+        let by_covariance = by_covariance(adjoint.pi, l.as_ref());
         let pull = match &mut self.tiles {
-            AnyTiles::Single(tiles) => tiles.backward(&by_gram, by_linear.as_ref()),
-            AnyTiles::Double(tiles) => tiles.backward(&by_gram, by_linear.as_ref()),
+            AnyTiles::Single(tiles) => tiles.backward(adjoint.grams, adjoint.linear, l.as_ref()),
+            AnyTiles::Double(tiles) => tiles.backward(adjoint.grams, adjoint.linear, l.as_ref()),
         };
         interrupt::check()?;
         self.count_flops();
@@ -276,8 +279,8 @@ impl Fit {
         let m = self.parameters.centers.ncols() as f64;
         let p = m + self.constants.grid_features() as f64;
         let (outputs, patterns) = (self.noise.len() as f64, self.patterns.rows.len() as f64);
-        // Factor and inverse of S for each output; for each pattern B and Π; the factor and derivative of κ(Z, Z).
-        let dense = outputs * p.powi(3) / 2.0 + patterns * (1.5 * p * m * m) + 7.0 / 6.0 * m.powi(3);
+        // Factor and inverse of S for each output; L⁻ᵀB for each pattern; the factor and derivative of κ(Z, Z).
+        let dense = outputs * p.powi(3) + patterns * (0.5 * p * m * m) + 7.0 / 6.0 * m.powi(3);
         self.flops += rows + 2.0 * dense;
     }
 }
@@ -297,24 +300,8 @@ impl Objective for Fit {
     }
 }
 
-/// L⁻ᵀB.
-fn solved(l: MatRef<'_, f64>, mut b: Mat<f64>) -> Mat<f64> {
-    solve_upper(l, b.as_mut());
-    b
-}
-
-/// ∂F/∂κ_ZZ.
-fn by_covariance(sums: &Sums, adjoint: &Adjoint, l: MatRef<'_, f64>) -> Mat<f64> {
-    let m = l.nrows();
-    let grids = sums.linear.nrows() - m;
-    let points = sums.linear.as_ref().subrows(grids, m);
-    let mut pi = Mat::zeros(m, m);
-    multiply(pi.as_mut(), false, adjoint.linear.as_ref(), points.transpose(), 1.0);
-    for (by_gram, gram) in adjoint.grams.iter().zip(&sums.grams) {
-        multiply(pi.as_mut(), true, by_gram.as_ref(), gram.as_ref().subcols(grids, m), 1.0);
-    }
-    // Π̂ + Π̂ᵀ is the lower triangle mirrored: a halved diagonal counts twice.
-    mirror(&mut pi);
+/// ∂F/∂κ_ZZ = −½ L⁻ᵀ Π L⁻¹.
+fn by_covariance(mut pi: Mat<f64>, l: MatRef<'_, f64>) -> Mat<f64> {
     solve_upper(l, pi.as_mut());
     let mut pi = pi.transpose().to_owned();
     solve_upper(l, pi.as_mut());

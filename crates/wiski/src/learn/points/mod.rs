@@ -144,7 +144,7 @@ pub struct PointsSearch {
     pub jitter: f64,
     /// The precision of the large products.
     pub precision: Precision,
-    /// Threads. Results are the same for a given number of them.
+    /// The largest number of threads, of those that the machine has. Results do not depend on it.
     pub threads: usize,
     /// The seed of random choices.
     pub seed: u64,
@@ -166,7 +166,7 @@ impl Default for PointsSearch {
             priors: PointsPriors::default(),
             jitter: 1e-6,
             precision: Precision::Single,
-            threads: 1,
+            threads: usize::MAX,
             seed: 0,
         }
     }

@@ -280,7 +280,7 @@ fn centers_at_all_rows_give_the_exact_evidence() {
 /// Single precision rounds features to 10⁻⁷; κ_ZZ's condition of up to 10⁵ amplifies its root of that.
 #[test]
 fn single_precision_and_threads_keep_the_result() {
-    let toy = Toy::new(700, 3, 2, &[5], 3);
+    let toy = Toy::new(1500, 3, 2, &[5], 3);
     let run = |precision, threads| {
         let mut fit = toy.fit(Family::Matern32, 60, precision, threads);
         let x = fit.unknowns();
@@ -290,15 +290,16 @@ fn single_precision_and_threads_keep_the_result() {
     };
     let (value, gradient) = run(Precision::Double, 1);
     let largest = gradient.iter().fold(0.0_f64, |a, g| a.max(g.abs()));
-    for (precision, threads, tolerance) in
-        [(Precision::Double, 2, 1e-10), (Precision::Double, 3, 1e-10), (Precision::Single, 2, 3e-4)]
-    {
-        let (other, other_gradient) = run(precision, threads);
-        assert!((value - other).abs() < tolerance * value.abs(), "{value} {other}");
-        for (g, o) in gradient.iter().zip(&other_gradient) {
-            assert!((g - o).abs() < tolerance * largest, "{precision:?} {threads}: {g} {o}");
-        }
-        assert_eq!(run(precision, threads), (other, other_gradient), "not deterministic");
+    // Parts and their order are the same for any number of threads.
+    for threads in [2, 3, 8] {
+        let other = crate::threads::with_share(8, || run(Precision::Double, threads));
+        assert_eq!(other, (value, gradient.clone()), "{threads} threads");
+    }
+    let (other, other_gradient) = run(Precision::Single, 2);
+    let tolerance = 3e-4;
+    assert!((value - other).abs() < tolerance * value.abs(), "{value} {other}");
+    for (g, o) in gradient.iter().zip(&other_gradient) {
+        assert!((g - o).abs() < tolerance * largest, "{g} {o}");
     }
 }
 

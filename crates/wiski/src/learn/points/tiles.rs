@@ -16,7 +16,7 @@ use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Mat, MatRef};
 use std::ops::Range;
 
-use super::algebra::{Real, gram_of_columns, mirror, multiply, rounded, solve_lower};
+use super::algebra::{Real, gram_of_columns, mirror, multiply, rounded, solve_lower, solve_upper};
 use super::data::Table;
 use super::patterns::Patterns;
 use super::radial::{Radial, squared_distances, squared_norms};
@@ -24,6 +24,9 @@ use crate::{interrupt, threads};
 
 /// Rows of a tile: enough for fast products, few enough for a tile of kernel values to stay in the caches.
 const TILE: usize = 256;
+
+/// Sums over the rows are made of this many partial ones, each of which a thread can make.
+const PARTS: usize = 4;
 
 /// Some rows of one pattern, each weighted by √h.
 struct Tile<T: Real> {
@@ -111,7 +114,7 @@ impl<T: Real> Tiles<T> {
             }
         }
         let (patterns, rows) = (patterns.rows.len(), patterns.rows.iter().map(Vec::len).sum());
-        Self { family, all: tiles, grids: p, points, outputs, patterns, rows, threads: threads.max(1) }
+        Self { family, all: tiles, grids: p, points, outputs, patterns, rows, threads }
     }
 
     /// The multiply-adds of both passes, twice.
@@ -128,7 +131,7 @@ impl<T: Real> Tiles<T> {
         let (family, grids) = (self.family, self.grids);
         let l: Mat<T> = rounded(centers.l);
         let norms = squared_norms(centers.z);
-        let parts = self.in_threads(|tiles| {
+        let parts = self.in_parts(|tiles| {
             let mut grams: Vec<Option<Mat<f64>>> = vec![None; patterns];
             let mut linear = Mat::<f64>::zeros(p, outputs);
             let (mut part, mut r2) = (Mat::<T>::zeros(p, p), Mat::zeros(norms.len(), TILE));
@@ -167,19 +170,34 @@ impl<T: Real> Tiles<T> {
         sums
     }
 
-    /// From B_kᵀ (M×p each) and v_c (columns) back to the kernel's arguments, after a forward pass.
-    pub(super) fn backward(&mut self, by_gram: &[Mat<f64>], by_linear: MatRef<'_, f64>) -> Pull {
-        let by_gram: Vec<Mat<T>> = by_gram.iter().map(|b| rounded(b.as_ref())).collect();
-        let by_linear: Mat<T> = rounded(by_linear);
+    /// From L, B_kᵀ (M×p each) and v_c (columns), both still without L⁻ᵀ, back to the kernel's arguments, after a forward
+    /// pass. L⁻ᵀ multiplies them, or what becomes of the rows, whichever are fewer.
+    pub(super) fn backward(
+        &mut self,
+        by_gram: Vec<Mat<f64>>,
+        by_linear: Mat<f64>,
+        l: MatRef<'_, f64>,
+    ) -> Pull {
+        let few_rows = self.rows < self.patterns * (self.grids + self.points);
+        let solved = |mut b: Mat<f64>| -> Mat<T> {
+            if !few_rows {
+                solve_upper(l, b.as_mut());
+            }
+            rounded(b.as_ref())
+        };
+        let (by_gram, by_linear): (Vec<Mat<T>>, _) =
+            (by_gram.into_iter().map(solved).collect(), solved(by_linear));
+        let l: Option<Mat<T>> = few_rows.then(|| rounded(l));
         let m = self.points;
         let dim = self.all.first().map_or(0, |t| t.x.nrows());
         let empty = || Pull { moments: Mat::zeros(m, dim), by_center: vec![0.0; m], squares: vec![0.0; dim] };
-        let parts = self.in_threads(|tiles| {
+        let parts = self.in_parts(|tiles| {
             let mut pull = empty();
             let (mut by_k, mut e) = (Mat::<T>::zeros(m, TILE), Mat::zeros(m, TILE));
             for tile in tiles.iter().take_while(|_| !interrupt::is_set()) {
                 let b = by_gram[tile.pattern].as_ref();
-                tile.backward((b, by_linear.as_ref()), &mut by_k, &mut e, &mut pull);
+                let l = l.as_ref().map(Mat::as_ref);
+                tile.backward((b, by_linear.as_ref(), l), &mut by_k, &mut e, &mut pull);
             }
             pull
         });
@@ -192,20 +210,17 @@ impl<T: Real> Tiles<T> {
         total
     }
 
-    /// Runs `work` on as many contiguous parts of the tiles as there are threads; results in their order, so that
-    /// sums are the same for a given number of threads.
-    fn in_threads<R: Send>(&mut self, work: impl Fn(&mut [Tile<T>]) -> R + Sync) -> Vec<R> {
-        let ranges = parts(self.all.len(), self.threads);
-        if ranges.len() < 2 {
-            return vec![work(&mut self.all)];
-        }
-        let mut rest = self.all.as_mut_slice();
-        let split = |range: std::ops::Range<usize>| {
+    /// Runs `work` on contiguous parts of the tiles; results in their order. There are as many parts whatever the number of
+    /// threads, so that sums are the same.
+    fn in_parts<R: Send>(&mut self, work: impl Fn(&mut [Tile<T>]) -> R + Sync) -> Vec<R> {
+        let (count, mut rest) = (self.all.len(), self.all.as_mut_slice());
+        let split = |range: Range<usize>| {
             let (mine, others) = std::mem::take(&mut rest).split_at_mut(range.len());
             rest = others;
             mine
         };
-        threads::map(ranges.into_iter().map(split).collect(), work)
+        let parts = parts(count, PARTS).into_iter().map(split).collect();
+        threads::map(self.threads, parts, work)
     }
 }
 
@@ -234,7 +249,7 @@ impl<T: Real> Tile<T> {
 
     fn backward(
         &self,
-        (by_gram, by_linear): (MatRef<'_, T>, MatRef<'_, T>),
+        (by_gram, by_linear, l): (MatRef<'_, T>, MatRef<'_, T>, Option<MatRef<'_, T>>),
         by_k: &mut Mat<T>,
         e: &mut Mat<f64>,
         pull: &mut Pull,
@@ -243,6 +258,7 @@ impl<T: Real> Tile<T> {
         let mut by_k = by_k.as_mut().subcols_mut(0, t);
         multiply(by_k.rb_mut(), false, by_gram, self.features.as_ref(), 1.0);
         multiply(by_k.rb_mut(), true, by_linear, self.targets.as_ref(), 1.0);
+        l.into_iter().for_each(|l| solve_upper(l, by_k.rb_mut()));
         for j in 0..t {
             let by_k = by_k.rb().col(j);
             let mut over_centers = 0.0;
