@@ -9,9 +9,12 @@
 //! They sum to one, reproduce quadratics (so the error is O(h³)), and are continuously differentiable in x.
 //! In d dimensions the weights are products over the axes: 4^d of them, kept as d groups of four.
 
+use std::sync::Arc;
+
 use crate::error::{Result, length};
 use crate::grid::{Grid, Lattice};
 use crate::kernel::MAX_DIM;
+use crate::points::Points;
 use crate::simd::{add_scaled, dot};
 
 /// Loops over many points take so many of them at a time: enough that what they meet stays in fast memory
@@ -198,9 +201,18 @@ pub(crate) struct Placement {
     dense: Vec<f64>,
     /// ρ of each data point.
     residuals: Vec<f64>,
+    /// What `dense` was computed from, if it is that of one data point: processes that share their points need it once.
+    points: Option<Arc<Points>>,
+    inputs: Vec<f64>,
 }
 
 impl Placement {
+    /// Whether the weights on inducing points are those of one data point with the given inputs.
+    fn is_of(&self, points: &Arc<Points>, inputs: &[f64]) -> bool {
+        let same = |own: &Arc<Points>| Arc::ptr_eq(own, points) || own == points;
+        self.inputs == inputs && self.points.as_ref().is_some_and(same)
+    }
+
     /// ρ(x), the share of the prior variance of g that the inducing points do not carry; 0 without any.
     #[inline]
     pub(crate) fn residual(&self, i: usize) -> f64 {
@@ -314,10 +326,18 @@ impl Lattice {
     /// The weights on the inducing points of a point that is located on the grids.
     #[inline]
     pub(crate) fn weigh_on_points(&self, h: &[f64], out: &mut Placement) {
-        if let Some(points) = self.points() {
-            out.dense.resize(points.len(), 0.0);
-            out.residuals.resize(1, 0.0);
-            out.residuals[0] = points.weigh(&h[self.grid_dim()..], &mut out.dense);
+        let Some(points) = self.points() else { return };
+        let inputs = &h[self.grid_dim()..];
+        if out.is_of(points, inputs) {
+            return;
+        }
+        out.dense.resize(points.len(), 0.0);
+        out.residuals.resize(1, 0.0);
+        out.residuals[0] = points.weigh(inputs, &mut out.dense);
+        out.inputs.clear();
+        out.inputs.extend_from_slice(inputs);
+        if !out.points.as_ref().is_some_and(|own| Arc::ptr_eq(own, points)) {
+            out.points = Some(Arc::clone(points));
         }
     }
 
@@ -326,6 +346,7 @@ impl Lattice {
         self.locate_all(h, first_row, &mut out.weights)?;
         if let Some(points) = self.points() {
             let n = h.len() / self.dim();
+            out.points = None;
             out.dense.resize(n * points.len(), 0.0);
             out.residuals.resize(n, 0.0);
             let inputs = h.chunks_exact(self.dim()).map(|h| &h[self.grid_dim()..]);
@@ -339,6 +360,7 @@ impl Lattice {
     pub(crate) fn correlate_all(&self, h: &[f64], first_row: usize, out: &mut Placement) -> Result<()> {
         self.locate_all(h, first_row, &mut out.weights)?;
         if let Some(points) = self.points() {
+            out.points = None;
             out.dense.resize(h.len() / self.dim() * points.len(), 0.0);
             for (h, row) in h.chunks_exact(self.dim()).zip(out.dense.chunks_exact_mut(points.len())) {
                 points.correlations(&h[self.grid_dim()..], row);
@@ -373,6 +395,7 @@ impl Lattice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::Family;
 
     fn dense(grid: &Grid, h: &[f64]) -> Vec<f64> {
         let mut w = vec![0.0; grid.len()];
@@ -390,6 +413,27 @@ mod tests {
         } else {
             0.0
         }
+    }
+
+    /// Weights are computed again for another point, other points with the same inputs, and after many points at once.
+    #[test]
+    fn weights_on_points_are_never_those_of_another_point() {
+        let points = |l: f64| Arc::new(Points::new(Family::Matern32, &[0.1, 0.5, 0.9], &[l]).unwrap());
+        let lattices = [0.3, 0.7].map(|l| Lattice::with_points(Vec::new(), points(l)));
+        let mut placement = Placement::default();
+        for (lattice, x) in [(0, 0.2), (1, 0.2), (1, 0.2), (1, 0.6), (0, 0.6), (0, 0.2)] {
+            let lattice = &lattices[lattice];
+            lattice.weigh(&[x], 0, &mut placement).unwrap();
+            let (want, residual) = lattice.points().unwrap().weights(&[x]).unwrap();
+            assert_eq!((&placement.dense, placement.residual(0)), (&want, residual));
+            lattice.weigh_all(&[x + 0.1, x], 0, &mut placement).unwrap();
+            assert_eq!(placement.dense.len(), 6);
+        }
+        // Equal points elsewhere in memory are as good.
+        lattices[0].weigh(&[0.4], 0, &mut placement).unwrap();
+        let same = Lattice::with_points(Vec::new(), points(0.3));
+        assert!(placement.is_of(same.points().unwrap(), &[0.4]));
+        assert!(!placement.is_of(lattices[1].points().unwrap(), &[0.4]));
     }
 
     #[test]

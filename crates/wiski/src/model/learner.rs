@@ -25,6 +25,7 @@ use super::settings::{InputScaling, Schedule, Settings};
 use super::start;
 use super::{OffGrid, OnlineGp, Outcome, Wiski};
 use crate::error::{Error, Result, finite, length};
+use crate::interp::Placement;
 use crate::kernel::Kernel;
 use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, LbfgsB};
 use crate::likelihood::{Softmax, Target};
@@ -138,6 +139,8 @@ pub(crate) struct Learner {
     #[serde(skip)]
     gradient: PredictionGradient,
     #[serde(skip)]
+    placement: Placement,
+    #[serde(skip)]
     downhill: Vec<f64>,
     #[serde(skip)]
     failure: Option<Error>,
@@ -194,6 +197,7 @@ impl Learner {
             predictions: Vec::new(),
             discount: 1.0,
             gradient: PredictionGradient::default(),
+            placement: Placement::default(),
             downhill: Vec::new(),
             failure: None,
         };
@@ -290,7 +294,8 @@ impl Learner {
     /// What each process says at coordinates.
     fn predict_at(&self, h: &[f64]) -> Result<Vec<Prediction>> {
         let relative = self.encoder.relative_noise(h);
-        let say = |p: &Process| Ok(p.model.predict(h)?.with_noise_times(relative));
+        let mut shared = Placement::default();
+        let say = |p: &Process| Ok(p.model.predict_sharing(h, &mut shared)?.with_noise_times(relative));
         self.processes.iter().map(say).collect()
     }
 
@@ -438,7 +443,11 @@ impl Learner {
         self.predictions.clear();
         for (process, t) in self.processes.iter_mut().zip(row.each) {
             let noise = t.noise * relative;
-            let (learned, prediction, factor) = process.model.step_within(h, t.value, noise, row.reach)?;
+            // Weights on inducing points are the same for all.
+            std::mem::swap(process.model.placement(), &mut self.placement);
+            let stepped = process.model.step_within(h, t.value, noise, row.reach);
+            std::mem::swap(process.model.placement(), &mut self.placement);
+            let (learned, prediction, factor) = stepped?;
             self.predictions.push(prediction);
             (outcome, self.discount) = (learned, factor);
         }

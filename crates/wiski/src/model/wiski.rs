@@ -9,6 +9,7 @@ use super::{OffGrid, OnlineGp, Outcome, WiskiBuilder};
 use crate::engine::{Given, GridPosterior};
 use crate::error::{Error, Result, finite, length, positive};
 use crate::evidence::Evidence;
+use crate::interp::Placement;
 use crate::kernel::Kernel;
 use crate::learn::{HyperSpace, Hyperparameters, LbfgsB, Minimum};
 use crate::pool::{Pool, Scratch};
@@ -438,6 +439,34 @@ impl Wiski {
         computed.as_ref().map(|posterior| &**posterior).map_err(Error::clone)
     }
 
+    fn predict_in(&self, posterior: &dyn GridPosterior, x: &[f64], ws: &mut Workspace) -> Result<Prediction> {
+        match posterior.predict(&self.stats, x, ws) {
+            Err(Error::OutsideGrid { .. }) if self.settings.off_grid != OffGrid::Error => {
+                let mut out = PredictionGradient::default();
+                posterior.predict_beyond(&self.kernels, x, ws, &mut out)?;
+                Ok(out.prediction)
+            }
+            result => result,
+        }
+    }
+
+    /// As [`OnlineGp::predict`], with the weights of the point in a buffer, where other processes with the same inducing
+    /// points find them.
+    pub(super) fn predict_sharing(&self, x: &[f64], shared: &mut Placement) -> Result<Prediction> {
+        let posterior = self.current()?;
+        self.scratch.with(|ws| {
+            std::mem::swap(ws.placement(), shared);
+            let said = self.predict_in(posterior, x, ws);
+            std::mem::swap(ws.placement(), shared);
+            said
+        })
+    }
+
+    /// The weights of the last row, to be exchanged with other processes that have the same inducing points.
+    pub(super) fn placement(&mut self) -> &mut Placement {
+        self.workspace.placement()
+    }
+
     /// The posterior of statistics at the present hyperparameters.
     fn posterior_of(&self, stats: &Stats, pool: &mut Pool) -> Result<Box<dyn GridPosterior>> {
         let given = given(&self.settings, stats, &self.kernels, self.noise());
@@ -699,14 +728,7 @@ impl OnlineGp for Wiski {
     /// of grids, those that cover their part of the point say what they know.
     fn predict(&self, x: &[f64]) -> Result<Prediction> {
         let posterior = self.current()?;
-        self.scratch.with(|ws| match posterior.predict(&self.stats, x, ws) {
-            Err(Error::OutsideGrid { .. }) if self.settings.off_grid != OffGrid::Error => {
-                let mut out = PredictionGradient::default();
-                posterior.predict_beyond(&self.kernels, x, ws, &mut out)?;
-                Ok(out.prediction)
-            }
-            result => result,
-        })
+        self.scratch.with(|ws| self.predict_in(posterior, x, ws))
     }
 
     fn observe_noisy(&mut self, x: &[f64], y: f64, noise: f64) -> Result<Outcome> {
