@@ -41,6 +41,14 @@ macro_rules! estimator_methods {
                 self.state.brief(py, |state| Ok(state.model.is_ready()))
             }
 
+            /// Tells that so many rows are there already, so that features are learned once they all are.
+            fn expect(&self, py: Python<'_>, rows: usize) -> PyResult<()> {
+                self.state.brief(py, |state| {
+                    state.change().expect(rows);
+                    Ok(())
+                })
+            }
+
             /// The number of input columns.
             #[getter]
             fn input_dim(&self) -> usize {

@@ -151,3 +151,26 @@ fn what_is_taken_in_on_request_does_not_depend_on_the_clock() {
     assert_eq!(slow.0, fast.0);
     assert!(slow.1 == fast.1, "the same rows and requests end in another model");
 }
+
+/// A table is searched once, from all its rows, and leads to as good a model as a stream does.
+#[test]
+fn expected_rows_are_searched_once() {
+    let (all, test) = (rows(1200), rows(1500).split_off(1200));
+    let fitted = |expects: bool| {
+        let settings = Settings { features: "additive".parse().unwrap(), ..Settings::default() };
+        let mut model = OnlineRegressor::new(3, settings).unwrap();
+        if expects {
+            model.expect(all.len());
+        }
+        all.iter().for_each(|(x, y)| model.observe(x, *y).map(|_| ()).unwrap());
+        let before = model.refits();
+        model.finish_search().unwrap();
+        let error = |(x, y): &([f64; 3], f64)| (model.predict_ahead(x).unwrap().mean - y).powi(2);
+        let mse = test.iter().map(error).sum::<f64>() / test.len() as f64;
+        (before, model.refits(), mse.sqrt())
+    };
+    let (streamed, table) = (fitted(false), fitted(true));
+    assert!(streamed.0 > 1, "{streamed:?}");
+    assert_eq!((table.0, table.1), (0, 1), "{table:?}");
+    assert!(table.2 < 1.05 * streamed.2, "{table:?} {streamed:?}");
+}

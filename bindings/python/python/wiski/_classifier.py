@@ -184,6 +184,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
         if order is not None:
             X, codes = X[order], codes[order]
             weight = None if weight is None else weight[order]
+        model.expect(len(X))
         self._learn(model, X, codes, time, weight, texts=labels)
         model.finish_search()
         warn_of_failure(model)

@@ -179,6 +179,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
             X, y = X[order], y[order]
             noise = None if noise is None else noise[order]
             weight = None if weight is None else weight[order]
+        model.expect(len(X))
         self._learn(model, X, y, noise, time, weight)
         model.finish_search()
         warn_of_failure(model)

@@ -357,6 +357,13 @@ impl OnlineClassifier {
         self.online.finish_warm_up()
     }
 
+    /// Tells that so many rows are there already, and that nothing will be asked before [`OnlineClassifier::finish_search`]. Features
+    /// and hyperparameters are then learned once, from all rows in memory, and not each time that rows have doubled: about a
+    /// third less work for a table. What is said of a row before it is learned, and the figures of it, are poorer meanwhile.
+    pub fn expect(&mut self, rows: usize) {
+        self.online.expect(rows);
+    }
+
     /// Ends a stream: learns features anew from the rows that are still in memory, if there are more of them than at the
     /// last search. Further rows can be learned as before.
     pub fn finish_search(&mut self) -> Result<()> {

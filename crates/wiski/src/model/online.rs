@@ -62,6 +62,9 @@ pub(crate) struct Online<T: Task> {
     /// How the noise of numbers varies with the inputs, unless it is known or constant.
     #[serde(default)]
     pub(super) spread: Option<Box<Spread>>,
+    /// How many rows are known to come before anything is asked.
+    #[serde(skip)]
+    pub(super) expected: usize,
     /// What the processes predicted for the last row before they learned it; nothing in the warm-up.
     #[serde(skip)]
     pub(super) said: Vec<Prediction>,
@@ -93,6 +96,7 @@ impl<T: Task> Clone for Online<T> {
             runs: self.runs.clone(),
             corrections: self.corrections.clone(),
             spread: self.spread.clone(),
+            expected: self.expected,
             said: self.said.clone(),
             failure: self.failure.clone(),
             donors: self.donors.clone(),
@@ -130,6 +134,7 @@ impl<T: Task> Online<T> {
             runs: Runs::default(),
             corrections: None,
             spread: None,
+            expected: 0,
             said,
             failure: None,
             donors: Donors::default(),
@@ -194,7 +199,7 @@ impl<T: Task> Online<T> {
         if self.learner.is_none() {
             return after >= self.settings.warm_up_rows(self.input_dim);
         }
-        let is_due = !self.has_points() && after >= 2 * self.searched_at.max(1);
+        let is_due = !self.has_points() && after >= 2 * self.searched_at.max(1) && after > self.expected;
         let is_missed = self.missed + rows > 20 + self.searched_at / 4;
         let is_full = after >= self.settings.memory_rows(self.input_dim);
         self.is_searching() && (is_due || is_missed || is_full)

@@ -5,6 +5,9 @@
 //! | a refit | by the schedule, with a tenth more rows |
 //! | a search | when rows in memory have doubled, when too many leave the grid, and when memory is full |
 //!
+//! While rows are known to come ([`Online::expect`]), nobody looks at what is said in between: both wait for the last of
+//! them, or until memory is full.
+//!
 //! Both are done at once, and the row waits; or beside the stream by a `successor`.
 
 use super::encoder::Encoder;
@@ -70,12 +73,19 @@ impl<T: Task> Online<T> {
         self.publish_to_readers();
     }
 
+    /// Tells that so many rows are there already, and that nothing is asked before all of them are learned.
+    pub(crate) fn expect(&mut self, rows: usize) {
+        self.expected = rows;
+    }
+
     /// The optimizer of a refit, if one is due.
     fn due_refit(&self) -> Option<LbfgsB> {
         let learner = self.learner.as_ref()?;
         // Rows in memory are searched anew when they have doubled; what they say in between is not worth a refit.
         let is_searched = self.is_searching() && self.memory.len() >= FEWEST_SEARCHED;
+        let is_awaited = self.is_searching() && self.memory.len() <= self.expected;
         if is_searched && self.settings.searches_grid(self.input_dim)
+            || is_awaited
             || !learner.is_refit_due(self.settings.schedule)
         {
             return None;
@@ -91,8 +101,8 @@ impl<T: Task> Online<T> {
     fn due_search(&self) -> Option<bool> {
         let (rows, memory) = (self.memory.len(), self.settings.memory_rows(self.input_dim));
         // The work of all searches is then at most twice that of the last; more only where the rows leave the grid.
-        let is_due = !self.has_points() && rows >= 2 * self.searched_at.max(1)
-            || self.missed > 20 + self.searched_at / 4;
+        let has_doubled = rows >= 2 * self.searched_at.max(1) && rows > self.expected;
+        let is_due = !self.has_points() && has_doubled || self.missed > 20 + self.searched_at / 4;
         (rows > 0 && (is_due || rows >= memory)).then_some(rows >= memory)
     }
 
@@ -205,6 +215,7 @@ impl<T: Task> Online<T> {
     /// Learns features anew from the rows in memory, if there are more than at the last search: where a stream ends
     /// before its memory is full.
     pub(crate) fn finish_search(&mut self) -> Result<()> {
+        self.expected = 0;
         self.finish_upkeep();
         if self.learner.is_none() {
             return self.start(true);
