@@ -127,7 +127,8 @@ fn live_forecasts_after_each_row() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let (mut to, mut from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
+    let (mut to, mut from) =
+        (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
     let mut last = serde_json::Value::Null;
     for (i, line) in all.lines().enumerate() {
         writeln!(to, "{line}").unwrap();
@@ -206,7 +207,7 @@ fn a_killed_forecast_goes_on() {
     assert_eq!(folder.json("info whole.wiski --json")["rows"], 120);
 
     // What a journal was begun with stays.
-    folder.rejected("forecast all.csv --time when --target when --horizon 6h --journal state", "when");
+    folder.rejected("forecast all.csv --time when --target when --horizon 6h --journal state", "other columns");
 }
 
 #[test]
@@ -223,5 +224,11 @@ fn what_has_no_meaning_along_a_stream() {
     // After rows 8 and 10: the ninth goes back.
     let rows: Vec<&str> = out.lines().skip(1).map(|l| l.split(',').next().unwrap()).collect();
     assert_eq!(rows, ["8", "8", "10", "10"]);
-    assert_eq!(folder.ok(&ask("--horizon 2 --step 1 --season none --on-bad-row skip --journal j --continue")).lines().count(), 3);
+    assert_eq!(
+        folder
+            .ok(&ask("--horizon 2 --step 1 --season none --on-bad-row skip --journal j --continue"))
+            .lines()
+            .count(),
+        3
+    );
 }

@@ -50,7 +50,8 @@ impl Info {
         let (model, columns) = (&stored.model, &stored.columns);
         let system = model.system();
         // In standardized units and steps.
-        let components = system.map_or_else(Vec::new, |s| s.components().iter().map(|c| format!("{c:?}")).collect());
+        let components =
+            system.map_or_else(Vec::new, |s| s.components().iter().map(|c| format!("{c:?}")).collect());
         if self.json {
             return say(json!({
                 "kind": "forecaster", "time": columns.time, "target": columns.target, "inputs": columns.inputs,

@@ -60,7 +60,10 @@ impl Predict {
                 ("--intervals", self.intervals.kind_is_given()),
             ];
             for (name, given) in given {
-                ensure!(!given, "{name} has no meaning for a series, whose intervals are those of rows ahead");
+                ensure!(
+                    !given,
+                    "{name} has no meaning for a series, whose intervals are those of rows ahead"
+                );
             }
             let level = self.intervals.given_level().unwrap_or(0.95);
             return ahead::predict(&self.model, &self.input, &self.output, level, &self.reading);

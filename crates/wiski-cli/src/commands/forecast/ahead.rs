@@ -58,7 +58,8 @@ pub(crate) fn predict(
     while reading::next(&mut rows, &mut row, &mut bad)? {
         let at = row.time.unwrap_or(f64::NAN);
         if at <= before {
-            let what = if times.is_empty() { "the last that the model has learned" } else { "the row before" };
+            let what =
+                if times.is_empty() { "the last that the model has learned" } else { "the row before" };
             bad.reject(
                 row.number,
                 format!("{} row {}, column '{time}': it is not later than {what}", rows.name(), row.number),

@@ -28,8 +28,7 @@ impl Learner {
     fn new(fresh: StoredSeries, options: &Forecast) -> Result<Self> {
         let Some(folder) = &options.journal.journal else { return Ok(Self::Memory(Box::new(fresh))) };
         let keep_rejected = options.reading.on_bad_row == OnBadRow::Skip;
-        let (columns, dated, settings) =
-            (fresh.columns.clone(), fresh.dated, fresh.model.settings().clone());
+        let (columns, dated, settings) = (fresh.columns.clone(), fresh.dated, fresh.model.settings().clone());
         let (durable, recovered) =
             Durable::open(folder, options.journal.durable(keep_rejected)?, || Ok(fresh))?;
         let found: &StoredSeries = durable.stored();
@@ -194,14 +193,19 @@ impl Forecast {
             match learner.step(&reading::as_model_row(&row)) {
                 Ok(()) => {}
                 // What is wrong with a file is not the row's fault.
-                Err(error @ (wiski::Error::File { .. } | wiski::Error::Io { .. })) => return Err(error.into()),
+                Err(error @ (wiski::Error::File { .. } | wiski::Error::Io { .. })) => {
+                    return Err(error.into());
+                }
                 Err(error) => {
                     bad.reject(row.number, format!("{} row {}: {error}", feed.name(), row.number))?;
                     continue;
                 }
             }
             if let Some(failure) = learner.take_failure() {
-                eprintln!("wiski: after row {}, which is learned: {failure}; it is tried again later", row.number);
+                eprintln!(
+                    "wiski: after row {}, which is learned: {failure}; it is tried again later",
+                    row.number
+                );
             }
             count += 1;
             match out.row(&row, count, &learner.stored().model) {
@@ -222,7 +226,9 @@ impl Forecast {
             }
             out.forecast(None, &model)?;
         } else if self.emit.is_none() {
-            eprintln!("wiski: no forecast, since the inputs ahead are not known here: wiski predict, with a file of them");
+            eprintln!(
+                "wiski: no forecast, since the inputs ahead are not known here: wiski predict, with a file of them"
+            );
         }
         Ok(out.out.finish()?)
     }

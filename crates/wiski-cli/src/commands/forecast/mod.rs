@@ -304,7 +304,15 @@ impl Forecast {
             TrendOption::Level => TrendKind::Level,
         };
         let columns = vec![Column::Numeric; inputs.len()];
-        Ok(ForecastSettings { seasons, lags, trend, columns, step, horizon: Some(horizon), ..Default::default() })
+        Ok(ForecastSettings {
+            seasons,
+            lags,
+            trend,
+            columns,
+            step,
+            horizon: Some(horizon),
+            ..Default::default()
+        })
     }
 
     /// The times ahead and what the inputs are then.
