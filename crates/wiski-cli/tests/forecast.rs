@@ -207,7 +207,8 @@ fn a_killed_forecast_goes_on() {
     assert_eq!(folder.json("info whole.wiski --json")["rows"], 120);
 
     // What a journal was begun with stays.
-    folder.rejected("forecast all.csv --time when --target when --horizon 6h --journal state", "other columns");
+    folder
+        .rejected("forecast all.csv --time when --target when --horizon 6h --journal state", "other columns");
 }
 
 #[test]

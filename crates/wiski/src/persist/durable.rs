@@ -87,7 +87,7 @@ impl Journaled for StoredSeries {
     }
 
     fn take_failure(&mut self) -> Option<Error> {
-        self.failure.take()
+        Self::take_failure(self)
     }
 }
 

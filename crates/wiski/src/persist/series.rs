@@ -35,7 +35,7 @@ pub struct StoredSeries {
     pub journal_from: u64,
     /// A fit that failed; the row that it came with is learned.
     #[serde(skip)]
-    pub(super) failure: Option<Error>,
+    failure: Option<Error>,
 }
 
 restored_after_reading!(StoredSeries);
@@ -67,6 +67,11 @@ impl StoredSeries {
         length("input columns", model.settings().columns.len(), columns.inputs.len())?;
         let seen = model.rows();
         Ok(Self { model, columns, dated: Some(dated), seen, journal_from: seen, failure: None })
+    }
+
+    /// What went wrong beside the rows since the last call, if anything did: every row that was accepted is learned.
+    pub fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take()
     }
 
     /// Counts the row, says what was expected of it, and learns it.

@@ -58,7 +58,7 @@ impl Learner {
 
     fn take_failure(&mut self) -> Option<wiski::Error> {
         match self {
-            Self::Memory(stored) => persist::Journaled::take_failure(stored.as_mut()),
+            Self::Memory(stored) => stored.take_failure(),
             Self::Journal(durable) => durable.take_failure(),
         }
     }
