@@ -56,7 +56,7 @@ impl Info {
             return say(json!({
                 "kind": "forecaster", "time": columns.time, "target": columns.target, "inputs": columns.inputs,
                 "rows": model.rows(), "last_time": model.last_time(), "step": model.step(), "seasons": model.seasons(),
-                "lags": model.lags(), "components": components, "noise": system.map(|s| s.noise()),
+                "lags": model.lags(), "components": components, "noise": system.map(wiski::time::System::noise),
             }));
         }
         let mut lines = vec![
