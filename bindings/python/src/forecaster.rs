@@ -81,6 +81,18 @@ impl Forecaster {
         self.0.interruptible(py, |model, _| Ok(model.extend(&times, &x, &y)?))
     }
 
+    /// Learns rows without a fit: hyperparameters stay.
+    fn advance(
+        &self,
+        py: Python<'_>,
+        times: PyReadonlyArray1<'_, f64>,
+        x: PyReadonlyArray2<'_, f64>,
+        y: PyReadonlyArray1<'_, f64>,
+    ) -> PyResult<()> {
+        let (times, x, y) = (column(&times).into_owned(), all(&x)?, column(&y).into_owned());
+        self.0.interruptible(py, |model, _| Ok(model.advance(&times, &x, &y)?))
+    }
+
     /// Learns a row; what was expected of it, mean and deviation, once there is a model.
     fn observe(
         &self,
@@ -90,6 +102,11 @@ impl Forecaster {
         y: Option<f64>,
     ) -> PyResult<Option<(f64, f64)>> {
         self.0.long(py, |model| Ok(model.observe(time, &x, y)?.map(|said| (said.mean, said.std))))
+    }
+
+    /// Learns seasons, lags and hyperparameters from the rows in memory now.
+    fn fit(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.interruptible(py, |model, _| Ok(model.fit()?))
     }
 
     /// The times of the next steps.

@@ -35,6 +35,16 @@ impl IntervalOptions {
         Ok(())
     }
 
+    /// The level that was asked for.
+    pub(crate) fn given_level(&self) -> Option<f64> {
+        self.level
+    }
+
+    /// Whether a kind of intervals was asked for.
+    pub(crate) fn kind_is_given(&self) -> bool {
+        self.intervals.is_some()
+    }
+
     /// The settings of a new model.
     pub(crate) fn settings(&self) -> Intervals {
         let mut settings = Intervals::default();

@@ -5,6 +5,9 @@ mod common;
 use std::f64::consts::TAU;
 use std::fmt::Write as _;
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
 use common::{Folder, Random};
 
 /// Hourly sales with a day, from a date on.
@@ -108,4 +111,125 @@ fn errors_say_what_to_do() {
     folder.rejected("forecast back.csv --time t --target y --horizon 3", "order of time");
     folder.rejected("forecast few.csv --time t --target y --horizon 3", "at least 8");
     folder.ok(&ask("--horizon 3 --season none"));
+}
+
+#[test]
+fn live_forecasts_after_each_row() {
+    let folder = Folder::new();
+    let all = hourly(60);
+    folder.write("all.csv", &all);
+    let ask = "forecast - --time when --target sold --horizon 3h --season none --lags none --emit ndjson";
+    // A pipe that stays open: the forecast of a row is there before the next one is sent.
+    let mut child = folder
+        .command(ask)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (mut to, mut from) =
+        (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
+    let mut last = serde_json::Value::Null;
+    for (i, line) in all.lines().enumerate() {
+        writeln!(to, "{line}").unwrap();
+        // The head, then eight rows that a first fit wants.
+        if i >= 8 {
+            last = serde_json::from_str(&from.next().unwrap().unwrap()).unwrap();
+            assert_eq!(last["row"], i);
+            assert_eq!(last["forecast"]["mean"].as_array().unwrap().len(), 3);
+        }
+    }
+    drop(to);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(last["time"], "2024-01-03T11:00:00");
+    assert_eq!(last["forecast"]["time"][2], "2024-01-03T14:00:00");
+
+    // As CSV, after every twentieth row; the last is the same.
+    let out = folder.ok(
+        "forecast all.csv --time when --target sold --horizon 3 --step 1h --season none --lags none --emit --every 20",
+    );
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines[0], "row,when,mean,std,lower,upper");
+    assert_eq!(lines.len(), 1 + 3 * 3);
+    let cells: Vec<&str> = lines[9].split(',').collect();
+    assert_eq!(cells[..2], ["60", "2024-01-03T14:00:00"]);
+    assert_eq!(cells[2].parse::<f64>().unwrap(), last["forecast"]["mean"][2].as_f64().unwrap());
+}
+
+#[test]
+fn a_killed_forecast_goes_on() {
+    let folder = Folder::new();
+    let all = hourly(120);
+    folder.write("all.csv", &all);
+    let ask = "--time when --target sold --horizon 6h --season 24h --lags none";
+    let whole = folder.ok(&format!("forecast all.csv {ask} --journal whole --model whole.wiski"));
+    let lines: Vec<&str> = all.lines().collect();
+    // Killed with rows in flight, again and again.
+    let mut acknowledged = 0;
+    while acknowledged < 100 {
+        let mut child = folder
+            .command(&format!("forecast - {ask} --emit ndjson --journal state --continue --compact-after 25"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut to = child.stdin.take().unwrap();
+        let mut from = BufReader::new(child.stdout.take().unwrap()).lines();
+        writeln!(to, "{}", lines[..lines.len().min(acknowledged + 40)].join("\n")).unwrap();
+        for _ in 0..20 {
+            let said: serde_json::Value = serde_json::from_str(&from.next().unwrap().unwrap()).unwrap();
+            let row = said["row"].as_u64().unwrap() as usize;
+            assert!(row > acknowledged, "{row} after {acknowledged}");
+            acknowledged = row;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let rest = folder.ok(&format!("forecast all.csv {ask} --journal state --continue"));
+    assert_eq!(rest, whole);
+
+    // The model of a journal forecasts later times, also with steps left out; it is one order of rows.
+    folder.write("later.csv", "note,when\na,2024-01-06 00:00\nb,2024-01-06 05:00\n");
+    let later = folder.ok("predict state/model.wiski later.csv");
+    let cells: Vec<Vec<&str>> = later.lines().map(|l| l.split(',').collect()).collect();
+    let wanted: Vec<Vec<&str>> = whole.lines().map(|l| l.split(',').collect()).collect();
+    assert_eq!(cells[0], ["note", "when", "mean", "std", "lower", "upper"]);
+    assert_eq!((&cells[1][2..], &cells[2][2..]), (&wanted[1][1..], &wanted[6][1..]));
+    assert_eq!(folder.ok("predict whole.wiski later.csv"), later);
+    folder.write("numbers.csv", "when\n7\n");
+    folder.write("early.csv", "when\n2024-01-02 00:00\n");
+    folder.rejected("predict whole.wiski numbers.csv", "dates");
+    folder.rejected("predict whole.wiski early.csv", "not later");
+    folder.rejected("predict whole.wiski later.csv --latent", "no meaning for a series");
+    folder.rejected("merge whole.wiski whole.wiski -o sum.wiski", "one order of rows");
+    assert!(folder.ok("info whole.wiski").contains("86400"));
+    assert_eq!(folder.json("info whole.wiski --json")["rows"], 120);
+
+    // What a journal was begun with stays.
+    folder
+        .rejected("forecast all.csv --time when --target when --horizon 6h --journal state", "other columns");
+}
+
+#[test]
+fn what_has_no_meaning_along_a_stream() {
+    let folder = Folder::new();
+    folder.write("t.csv", "t,x,y\n1,0,1\n2,0,2\n3,0,1\n4,0,2\n5,0,1\n6,0,2\n7,0,1\n8,0,2\n4,0,1\n10,0,3\n");
+    let ask = |rest: &str| format!("forecast t.csv --time t --target y {rest}");
+    folder.rejected(&ask("--horizon 3 --emit"), "give --step");
+    folder.rejected(&ask("--horizon 3 --step 1 --emit --backtest 3"), "--backtest needs all rows");
+    folder.rejected(&ask("--horizon 3 --step 1 --emit --inputs x"), "not known along a stream");
+    folder.rejected(&ask("--horizon 3 --step 1 --journal j --model m.wiski --resume"), "--resume");
+    folder.rejected(&ask("--horizon 3 --step 1 --emit"), "row 9");
+    let out = folder.ok(&ask("--horizon 2 --step 1 --season none --emit --on-bad-row skip --journal j"));
+    // After rows 8 and 10: the ninth goes back.
+    let rows: Vec<&str> = out.lines().skip(1).map(|l| l.split(',').next().unwrap()).collect();
+    assert_eq!(rows, ["8", "8", "10", "10"]);
+    assert_eq!(
+        folder
+            .ok(&ask("--horizon 2 --step 1 --season none --on-bad-row skip --journal j --continue"))
+            .lines()
+            .count(),
+        3
+    );
 }

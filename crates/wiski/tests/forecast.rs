@@ -6,7 +6,7 @@ use faer::Mat;
 use faer::linalg::solvers::Solve;
 use wiski::Error;
 use wiski::feature::Column;
-use wiski::persist;
+use wiski::persist::{self, Columns, Durable, DurableOptions, Persistent, Row, StoredSeries, Sync, Target};
 use wiski::time::{Component, ForecastSettings, Forecaster, Lags, Seasons, Smoothness, TrendKind};
 
 /// Numbers between −½ and ½ that look random (a linear congruential generator).
@@ -312,7 +312,7 @@ fn bad_input_is_rejected_and_changes_nothing() {
         matches!(model.observe(3.0, &[], Some(1.0)), Err(Error::Config { field, .. }) if field == "time")
     );
     assert!(model.forecast(5, &[], 1.5).is_err());
-    assert!(model.forecast_at(&[200.0, 205.0], &[], 0.95).is_err(), "lags need every step");
+    assert!(model.forecast_at(&[200.0, 205.5], &[], 0.95).is_err(), "lags know steps only");
     assert_eq!(model.forecast(5, &[], 0.95).unwrap(), before);
     for settings in [
         ForecastSettings { seasons: Seasons::Given(vec![-1.0]), ..Default::default() },
@@ -329,4 +329,147 @@ fn bad_input_is_rejected_and_changes_nothing() {
     let mut few = Forecaster::new(ForecastSettings::default()).unwrap();
     few.extend(&times[..9], &[], &targets[..9]).unwrap();
     assert!(few.forecast(4, &[], 0.95).unwrap().std.iter().all(|s| s.is_finite() && *s > 0.0));
+}
+
+/// Two rows have a scale; every longer series has a model, too, and one that is fitted early ends as one that waits.
+#[test]
+fn the_shortest_series() {
+    let (times, targets) = daily(300);
+    for n in 1..12 {
+        let mut model = Forecaster::new(ForecastSettings::default()).unwrap();
+        let fitted = model.extend(&times[..n], &[], &targets[..n]);
+        if n == 1 {
+            assert!(matches!(fitted, Err(Error::NotReady { .. })));
+            continue;
+        }
+        fitted.unwrap();
+        let ahead = model.forecast(5, &[], 0.95).unwrap();
+        for k in 0..5 {
+            assert!(ahead.lower[k] < ahead.mean[k] && ahead.mean[k] < ahead.upper[k], "{n} rows: {ahead:?}");
+            assert!(ahead.upper[k].is_finite() && (ahead.mean[k] - 50.0).abs() < 60.0, "{n} rows: {ahead:?}");
+        }
+    }
+    let (mut early, mut late) =
+        (Forecaster::new(settings(none())).unwrap(), Forecaster::new(settings(none())).unwrap());
+    for i in 0..300 {
+        early.observe(times[i], &[], Some(targets[i])).unwrap();
+        late.observe(times[i], &[], Some(targets[i])).unwrap();
+        if i == 1 {
+            early.fit().unwrap();
+        }
+    }
+    assert_eq!(early.forecast(24, &[], 0.9).unwrap(), late.forecast(24, &[], 0.9).unwrap());
+}
+
+#[test]
+fn rows_are_learned_without_a_fit() {
+    let (times, targets) = daily(700);
+    let mut fixed = Forecaster::new(settings(Lags::Given(vec![1, 24]))).unwrap();
+    assert!(matches!(fixed.advance(&times, &[], &targets), Err(Error::NotReady { .. })));
+    assert_eq!(fixed.rows(), 0);
+    fixed.extend(&times[..300], &[], &targets[..300]).unwrap();
+    let (mut fitted, mut single) = (fixed.clone(), fixed.clone());
+    let before = fixed.system().unwrap().parameters();
+    fixed.advance(&times[300..], &[], &targets[300..]).unwrap();
+    fitted.extend(&times[300..], &[], &targets[300..]).unwrap();
+    assert_eq!(fixed.system().unwrap().parameters(), before);
+    assert_ne!(fitted.system().unwrap().parameters(), before);
+    assert_eq!(fixed.rows(), 700);
+    // Until the fit that is due at twice as many rows, one row after the other is the same.
+    let mut short = single.clone();
+    short.advance(&times[300..500], &[], &targets[300..500]).unwrap();
+    for i in 300..500 {
+        single.observe(times[i], &[], Some(targets[i])).unwrap();
+    }
+    assert_eq!(short.forecast(9, &[], 0.9).unwrap(), single.forecast(9, &[], 0.9).unwrap());
+}
+
+/// With lags, steps that are left out are forecast in between; what is no step, or goes back, is still rejected.
+#[test]
+fn steps_may_be_left_out_with_lags() {
+    let (times, targets) = daily(300);
+    let mut model = Forecaster::new(settings(Lags::Given(vec![1, 2, 24]))).unwrap();
+    model.extend(&times, &[], &targets).unwrap();
+    let every = model.forecast(30, &[], 0.9).unwrap();
+    let some = model.forecast_at(&[301.0, 304.0, 329.0], &[], 0.9).unwrap();
+    for (k, step) in [1, 4, 29].into_iter().enumerate() {
+        assert_eq!((some.mean[k], some.std[k]), (every.mean[step], every.std[step]));
+        assert_eq!((some.lower[k], some.upper[k]), (every.lower[step], every.upper[step]));
+    }
+    assert_eq!(some.times, [301.0, 304.0, 329.0]);
+    for wrong in [vec![301.5, 303.0], vec![303.0, 302.0], vec![302.0, 302.0], vec![299.0], vec![1e9]] {
+        assert!(model.forecast_at(&wrong, &[], 0.9).is_err(), "{wrong:?}");
+    }
+}
+
+/// The rows of a stream as a journal has them; some lack a target, one goes back in time.
+fn journal_rows() -> Vec<(f64, Option<f64>)> {
+    let (times, targets) = daily(330);
+    let mut rows: Vec<(f64, Option<f64>)> =
+        times.iter().zip(&targets).map(|(t, y)| (*t, (*t as usize % 17 != 3).then_some(*y))).collect();
+    rows[200].0 = 100.0;
+    rows
+}
+
+fn series() -> StoredSeries {
+    let columns = Columns { target: "y".into(), time: Some("t".into()), ..Columns::default() };
+    StoredSeries::new(columns, false, Forecaster::new(settings(none())).unwrap()).unwrap()
+}
+
+#[test]
+fn a_series_with_a_journal_recovers_to_the_last_bit() {
+    let folder = std::env::temp_dir().join(format!("wiski-series-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let rows = journal_rows();
+    let step = |(time, y): (f64, Option<f64>)| Row {
+        x: &[],
+        target: y.map_or(Target::Missing, Target::Value),
+        variance: None,
+        time: Some(time),
+    };
+    let mut whole = series();
+    let expected: Vec<_> = rows.iter().map(|row| whole.step(&step(*row))).collect();
+    assert!(expected[200].is_err() && expected[7].is_ok() && whole.model.rows() == 329 && whole.seen == 330);
+    assert!(expected[20].as_ref().unwrap().is_some(), "there is a model by then");
+    let options = DurableOptions { sync: Sync::Never, compact_after: 70, keep_rejected: true };
+    let mut done = 0;
+    // Dropped without a word after 1, 2, 4, … rows.
+    for part in [1, 2, 4, 8, 16, 32, 64, 128, 256] {
+        let (mut durable, recovered) = Durable::open(&folder, options, || Ok(series())).unwrap();
+        assert_eq!(recovered.from_snapshot + recovered.replayed, done as u64);
+        assert_eq!((durable.rows(), durable.stored().seen), (done as u64, done as u64));
+        for row in &rows[done..rows.len().min(done + part)] {
+            let said = durable.step(&step(*row));
+            assert_eq!(said.as_ref().ok(), expected[done].as_ref().ok(), "row {done}");
+            done += 1;
+        }
+    }
+    let (durable, recovered) = Durable::open(&folder, options, || Ok(series())).unwrap();
+    assert_eq!(done, rows.len());
+    assert_eq!(recovered.rejected, 0, "the row that went back is in a snapshot by now");
+    assert!(persist::to_bytes(durable.stored()).unwrap() == persist::to_bytes(&whole).unwrap());
+    drop(durable);
+    // A journal of a series is none of a table, and the other way around.
+    let table = Durable::<persist::Stored>::open(&folder, options, || Err(Error::NotReady { operation: "" }));
+    assert!(table.unwrap_err().to_string().contains("forecaster"));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A plain forecaster's file is one of a series without names, and the other way around.
+#[test]
+fn files_of_series_and_forecasters_are_one_kind() {
+    assert_eq!((StoredSeries::KIND, Forecaster::KIND), ("forecaster", "forecaster"));
+    let (times, targets) = daily(60);
+    let mut stored = series();
+    stored.model.extend(&times, &[], &targets).unwrap();
+    let plain: Forecaster = persist::from_bytes(&persist::to_bytes(&stored).unwrap()).unwrap();
+    let ahead = stored.model.forecast(5, &[], 0.9).unwrap();
+    assert_eq!(plain.forecast(5, &[], 0.9).unwrap(), ahead);
+    let named: StoredSeries = persist::from_bytes(&persist::to_bytes(&plain).unwrap()).unwrap();
+    assert_eq!(named.model.forecast(5, &[], 0.9).unwrap(), ahead);
+    assert_eq!((named.columns.target.as_str(), named.columns.time.as_deref()), ("y", Some("time")));
+    assert_eq!((named.seen, named.dated), (60, None));
+    stored.journal_from = 1000;
+    let damaged = persist::from_bytes::<StoredSeries>(&persist::to_bytes(&stored).unwrap());
+    assert!(damaged.unwrap_err().to_string().contains("journal"));
 }

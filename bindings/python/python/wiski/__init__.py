@@ -12,8 +12,8 @@ depend on how many rows it has seen.
 >>> bool(abs(mean[0] - np.sin(2.0)) < 0.1), bool(0.05 < std[0] < 0.2)
 (True, True)
 
-``OnlineGPRegressor`` and ``OnlineGPClassifier`` are scikit-learn estimators; ``wiski.river`` has a model for river,
-``wiski.botorch`` one for BoTorch, ``wiski.optuna`` a sampler for Optuna, ``wiski.plot`` pictures and ``wiski.cluster`` fits
+``OnlineGPRegressor`` and ``OnlineGPClassifier`` are scikit-learn estimators; ``wiski.river`` has models for river,
+``wiski.sktime`` a forecaster for sktime, ``wiski.botorch`` a model for BoTorch, ``wiski.optuna`` a sampler for Optuna, ``wiski.plot`` pictures and ``wiski.cluster`` fits
 on Dask, Spark, Ray and DataFusion. Each of these
 imports the library it is for, and nothing else here does. ``Forecaster`` says what comes next in a series; ``Client``
 talks to ``wiski serve``.

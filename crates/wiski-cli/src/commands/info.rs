@@ -7,8 +7,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use wiski::feature::{FeatureMap, Scaling};
 use wiski::model::{Encoder, Reads};
-use wiski::persist::{self, Model, Stored};
+use wiski::persist::{self, Model, Stored, StoredSeries};
 
+use crate::commands::forecast::ahead;
 use crate::output::say;
 use crate::summary;
 
@@ -30,6 +31,9 @@ pub(crate) struct Info {
 
 impl Info {
     pub(crate) fn run(&self) -> Result<()> {
+        if ahead::is_series(&self.model)? {
+            return self.series(&persist::load(&self.model)?);
+        }
         let stored: Stored = persist::load(&self.model)?;
         let header = persist::header(&self.model)?;
         if self.json {
@@ -38,6 +42,39 @@ impl Info {
             say(summary::table(&lines(&stored)).trim_end())?;
         }
         Ok(())
+    }
+}
+
+impl Info {
+    fn series(&self, stored: &StoredSeries) -> Result<()> {
+        let (model, columns) = (&stored.model, &stored.columns);
+        let system = model.system();
+        // In standardized units and steps.
+        let components =
+            system.map_or_else(Vec::new, |s| s.components().iter().map(|c| format!("{c:?}")).collect());
+        if self.json {
+            return say(json!({
+                "kind": "forecaster", "time": columns.time, "target": columns.target, "inputs": columns.inputs,
+                "rows": model.rows(), "last_time": model.last_time(), "step": model.step(), "seasons": model.seasons(),
+                "lags": model.lags(), "components": components, "noise": system.map(wiski::time::System::noise),
+            }));
+        }
+        let mut lines = vec![
+            ("target".to_string(), columns.target.clone()),
+            ("time".into(), columns.time.clone().unwrap_or_default()),
+            ("inputs".into(), columns.inputs.join(", ")),
+            ("rows".into(), format!("{} seen", model.rows())),
+        ];
+        match model.step() {
+            Some(step) => {
+                lines.push(("step".into(), crate::reading::brief(step)));
+                lines.push(("seasons".into(), format!("{:?}", model.seasons())));
+                lines.push(("lags".into(), format!("{:?}", model.lags())));
+            }
+            None => lines.push(("state".into(), "still collecting the first rows".into())),
+        }
+        lines.extend(components.into_iter().map(|c| ("component".into(), c)));
+        say(summary::table(&lines).trim_end())
     }
 }
 

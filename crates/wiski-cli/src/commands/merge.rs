@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use wiski::persist::{self, Model, Stored};
 
+use crate::commands::forecast::ahead;
 use crate::files::Inputs;
 use crate::output::say;
 
@@ -40,6 +41,12 @@ impl Merge {
             self.models.iter().fold(Inputs::default(), |inputs, path| inputs.and("one of the models", path));
         inputs.keep_from_model("--output", &self.output)?;
         let mut models = self.models.iter().map(|path| -> Result<Stored> {
+            if ahead::is_series(path)? {
+                bail!(
+                    "{}: a series cannot be merged, since its filter knows one order of rows; learn all rows in the order of time",
+                    path.display()
+                );
+            }
             let mut stored: Stored = persist::load(path)?;
             // What is done to the model is not done to the one it was finished from.
             stored.unfinished = None;

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
 use wiski::persist::{Answer, Model, Stored};
 use wiski::{Horizon, Interval, Prediction};
 
+use crate::commands::forecast::ahead;
 use crate::files::Inputs;
 use crate::input::{Row, Source};
 use crate::intervals::IntervalOptions;
@@ -19,6 +20,8 @@ use crate::reading::{self, BadRows, ReadingOptions, Wanted};
 /// Intervals and sets are those of the long run: a stream (wiski stream --emit) also knows how far off the last rows were.
 ///
 /// If the model was learned with --noise-col, the bands include the noise in that column of the file.
+///
+/// Of a series (wiski forecast --model, --journal) the rows are later times, with the inputs known then.
 #[derive(Args)]
 pub(crate) struct Predict {
     /// A model file
@@ -50,6 +53,21 @@ pub(crate) struct Predict {
 impl Predict {
     pub(crate) fn run(&self) -> Result<()> {
         self.intervals.check()?;
+        if ahead::is_series(&self.model)? {
+            let given = [
+                ("--latent", self.latent),
+                ("--next", self.next),
+                ("--intervals", self.intervals.kind_is_given()),
+            ];
+            for (name, given) in given {
+                ensure!(
+                    !given,
+                    "{name} has no meaning for a series, whose intervals are those of rows ahead"
+                );
+            }
+            let level = self.intervals.given_level().unwrap_or(0.95);
+            return ahead::predict(&self.model, &self.input, &self.output, level, &self.reading);
+        }
         let Stored { columns, mut model, .. } = reading::load(&self.model)?;
         let horizon = if self.next { Horizon::Next } else { Horizon::Ahead };
         if !self.next {

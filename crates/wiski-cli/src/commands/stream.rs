@@ -3,8 +3,8 @@
 //! What the user said (this file) is checked and opened (`plan`), run row by row (`run`) and printed (`lines`).
 
 mod events;
-mod feed;
-mod learner;
+pub(crate) mod feed;
+pub(crate) mod learner;
 mod lines;
 mod plan;
 mod recording;
@@ -130,7 +130,7 @@ pub(crate) struct Stream {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Emit {
+pub(crate) enum Emit {
     Csv,
     Ndjson,
 }

@@ -9,9 +9,87 @@ use std::path::{Path, PathBuf};
 
 use super::file::{failed, load, save};
 use super::journal::{Journal, Sync};
-use super::{Answer, Row, Stored};
+use super::{Answer, Persistent, Row, Stored, StoredSeries};
 use crate::error::{Error, Result};
 use crate::model::Upkeep;
+
+/// A model that learns rows one by one, so that replaying them makes it what it was.
+pub trait Journaled: Persistent {
+    /// The number of inputs of a row.
+    fn width(&self) -> usize;
+    /// The number of rows seen, rejected ones included.
+    fn seen(&self) -> u64;
+    /// How many of them had been seen when the journal was begun.
+    fn journal_from(&self) -> u64;
+    /// Begins a journal with the next row.
+    fn begin_journal(&mut self);
+    /// Counts the row, predicts it and learns it.
+    fn step(&mut self, row: &Row) -> Result<Option<Answer>>;
+    /// Does not count the last row, which was rejected.
+    fn retract(&mut self);
+    /// What went wrong beside the rows since the last call, if anything did.
+    fn take_failure(&mut self) -> Option<Error>;
+}
+
+impl Journaled for Stored {
+    fn width(&self) -> usize {
+        self.columns.inputs.len()
+    }
+
+    fn seen(&self) -> u64 {
+        self.rows
+    }
+
+    fn journal_from(&self) -> u64 {
+        self.journal_from
+    }
+
+    fn begin_journal(&mut self) {
+        self.journal_from = self.rows;
+    }
+
+    fn step(&mut self, row: &Row) -> Result<Option<Answer>> {
+        Self::step(self, row)
+    }
+
+    fn retract(&mut self) {
+        self.rows -= 1;
+    }
+
+    fn take_failure(&mut self) -> Option<Error> {
+        self.model.take_failure()
+    }
+}
+
+impl Journaled for StoredSeries {
+    fn width(&self) -> usize {
+        self.columns.inputs.len()
+    }
+
+    fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    fn journal_from(&self) -> u64 {
+        self.journal_from
+    }
+
+    fn begin_journal(&mut self) {
+        self.journal_from = self.seen;
+    }
+
+    fn step(&mut self, row: &Row) -> Result<Option<Answer>> {
+        Self::step(self, row)
+    }
+
+    fn retract(&mut self) {
+        self.seen -= 1;
+    }
+
+    fn take_failure(&mut self) -> Option<Error> {
+        Self::take_failure(self)
+    }
+}
 
 /// How a [`Durable`] model keeps its journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,10 +128,10 @@ pub struct Recovered {
     pub dropped_bytes: u64,
 }
 
-/// A model in a folder, with its journal.
+/// A model in a folder, with its journal: of a table ([`Stored`]) or of a series ([`StoredSeries`]).
 #[derive(Debug)]
-pub struct Durable {
-    stored: Stored,
+pub struct Durable<M = Stored> {
+    stored: M,
     journal: Journal,
     folder: PathBuf,
     options: DurableOptions,
@@ -61,23 +139,30 @@ pub struct Durable {
 }
 
 impl Durable {
+    /// Says anew whether rows wait for searches and refits.
+    pub fn set_upkeep(&mut self, upkeep: Upkeep) {
+        self.stored.model.set_upkeep(upkeep);
+    }
+}
+
+impl<M: Journaled> Durable<M> {
     /// Opens the model in `folder`, replaying its journal; where there is none yet, `fresh` makes it.
     pub fn open(
         folder: &Path,
         options: DurableOptions,
-        fresh: impl FnOnce() -> Result<Stored>,
+        fresh: impl FnOnce() -> Result<M>,
     ) -> Result<(Self, Recovered)> {
         fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
         let lock = lock(&folder.join("lock"))?;
         let (snapshot, log) = (folder.join("model.wiski"), folder.join("journal.log"));
         let mut recovered = Recovered::default();
         sweep(folder);
-        let mut stored: Stored = if snapshot.exists() {
-            let stored: Stored = load(&snapshot)?;
-            if stored.rows == 0 && is_empty_journal(&log) {
+        let mut stored: M = if snapshot.exists() {
+            let stored: M = load(&snapshot)?;
+            if stored.seen() == 0 && is_empty_journal(&log) {
                 // A first start that never got a row settles nothing.
                 let mut stored = fresh()?;
-                stored.journal_from = stored.rows;
+                stored.begin_journal();
                 if log.exists() {
                     fs::remove_file(&log).map_err(|e| failed(&log, e))?;
                 }
@@ -91,19 +176,19 @@ impl Durable {
             return Err(Error::File { path: folder.display().to_string(), reason });
         } else {
             let mut stored = fresh()?;
-            stored.journal_from = stored.rows;
+            stored.begin_journal();
             save(&snapshot, &stored)?;
             stored
         };
-        recovered.from_snapshot = stored.rows;
-        let width = stored.columns.inputs.len();
+        recovered.from_snapshot = stored.seen();
+        let width = stored.width();
         let journal = if log.exists() {
             let (journal, replay) = Journal::open(&log, width, options.sync, |entry| {
-                if entry.number <= stored.rows {
+                if entry.number <= stored.seen() {
                     return Ok(());
                 }
-                if entry.number > stored.rows + 1 {
-                    let reason = format!("rows {} to {} are missing", stored.rows + 1, entry.number - 1);
+                if entry.number > stored.seen() + 1 {
+                    let reason = format!("rows {} to {} are missing", stored.seen() + 1, entry.number - 1);
                     return Err(Error::File { path: log.display().to_string(), reason });
                 }
                 recovered.replayed += 1;
@@ -112,35 +197,30 @@ impl Durable {
                 Ok(())
             })?;
             recovered.dropped_bytes = replay.dropped_bytes;
-            if journal.start() > stored.rows {
-                let reason = format!("rows {} to {} are missing", stored.rows + 1, journal.start());
+            if journal.start() > stored.seen() {
+                let reason = format!("rows {} to {} are missing", stored.seen() + 1, journal.start());
                 return Err(Error::File { path: log.display().to_string(), reason });
             }
             // A crash right after compaction may leave an older journal behind.
-            if journal.last() < stored.rows {
-                Journal::create(&log, width, stored.rows, options.sync)?
+            if journal.last() < stored.seen() {
+                Journal::create(&log, width, stored.seen(), options.sync)?
             } else {
                 journal
             }
         } else {
-            Journal::create(&log, width, stored.rows, options.sync)?
+            Journal::create(&log, width, stored.seen(), options.sync)?
         };
         Ok((Self { stored, journal, folder: folder.to_owned(), options, _lock: lock }, recovered))
     }
 
     /// The model with its columns.
-    pub fn stored(&self) -> &Stored {
+    pub fn stored(&self) -> &M {
         &self.stored
-    }
-
-    /// Says anew whether rows wait for searches and refits.
-    pub fn set_upkeep(&mut self, upkeep: Upkeep) {
-        self.stored.model.set_upkeep(upkeep);
     }
 
     /// What went wrong beside the rows since the last call, if anything did.
     pub fn take_failure(&mut self) -> Option<Error> {
-        self.stored.model.take_failure()
+        self.stored.take_failure()
     }
 
     /// Logs the row, then predicts and learns it. When this returns, the row is safe.
@@ -152,22 +232,22 @@ impl Durable {
         let answer = self.stored.step(row);
         if answer.is_err() && !self.options.keep_rejected {
             self.journal.retract()?;
-            self.stored.rows -= 1;
+            self.stored.retract();
         }
         answer
     }
 
     /// The number of rows that this journal has seen since it was begun.
     pub fn rows(&self) -> u64 {
-        self.stored.rows - self.stored.journal_from
+        self.stored.seen() - self.stored.journal_from()
     }
 
     /// Writes a snapshot and empties the journal.
     pub fn compact(&mut self) -> Result<()> {
         self.journal.sync()?;
         save(&self.folder.join("model.wiski"), &self.stored)?;
-        let (log, width) = (self.folder.join("journal.log"), self.stored.columns.inputs.len());
-        self.journal = Journal::create(&log, width, self.stored.rows, self.options.sync)?;
+        let (log, width) = (self.folder.join("journal.log"), self.stored.width());
+        self.journal = Journal::create(&log, width, self.stored.seen(), self.options.sync)?;
         Ok(())
     }
 }

@@ -36,11 +36,12 @@ mod journal;
 mod lock;
 #[cfg(feature = "files")]
 mod log;
+mod series;
 mod snapshot;
 mod stored;
 
 #[cfg(feature = "files")]
-pub use durable::{Durable, DurableOptions, Recovered};
+pub use durable::{Durable, DurableOptions, Journaled, Recovered};
 #[cfg(feature = "files")]
 pub use file::{header, is_snapshot, load, save, write_atomically};
 #[cfg(feature = "files")]
@@ -49,6 +50,7 @@ pub use journal::{Entry, Journal, Replay, Sync};
 pub use lock::FileLock;
 #[cfg(feature = "files")]
 pub use log::{Log, Mark, Record};
+pub use series::StoredSeries;
 pub use snapshot::{FORMAT_VERSION, Header, Persistent, from_bytes, to_bytes};
 pub(crate) use snapshot::{framed, kind};
 pub use stored::{

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::Stored;
+use super::{Stored, StoredSeries};
 use crate::decide::Optimizer;
 use crate::error::{Error, Result};
 use crate::model::{OnlineClassifier, OnlineRegressor, Wiski};
@@ -41,6 +41,9 @@ impl Persistent for Optimizer {
     const KIND: &'static str = "optimizer";
 }
 impl Persistent for Forecaster {
+    const KIND: &'static str = "forecaster";
+}
+impl Persistent for StoredSeries {
     const KIND: &'static str = "forecaster";
 }
 impl Persistent for Stored {

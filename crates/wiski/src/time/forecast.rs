@@ -59,13 +59,20 @@ impl Forecaster {
         self.forecast_at(&self.next_times(steps)?, x, level)
     }
 
-    /// Rows at later times, in order. A model with lags needs every step.
+    /// Rows at later times, in order. A model with lags needs every step: those in between are forecast, too, but with inputs
+    /// all of them have to be given.
     pub fn forecast_at(&self, times: &[f64], x: &[f64], level: f64) -> Result<Forecast> {
         if !(level > 0.0 && level < 1.0) {
             let reason = format!("{level} is not between 0 and 1");
             return Err(Error::Config { field: "level".into(), reason });
         }
         let running = self.ready("a forecast")?;
+        if let Some(steps) = self.steps_to(running, times) {
+            let all = self.forecast(steps.last().map_or(0, |s| s + 1), &[], level)?;
+            let at = |values: &[f64]| steps.iter().map(|s| values[*s]).collect::<Vec<f64>>();
+            let (mean, std, lower, upper) = (at(&all.mean), at(&all.std), at(&all.lower), at(&all.upper));
+            return Ok(Forecast { times: times.to_vec(), mean, std, lower, upper });
+        }
         let future = self.future(running, times, x)?;
         let joint = ahead::joint(&running.system, &running.belief, &future, false);
         let gaussian = normal::quantile(0.5 + 0.5 * level);
@@ -125,6 +132,27 @@ impl Forecaster {
         let mut shares = likelihood::smooth(&running.system, &series, &start);
         shares.pop();
         Ok((self.window.times.clone(), running.named(shares)))
+    }
+
+    /// The numbers of the steps ahead, from zero, on which these times lie, if lags need the steps between them, too.
+    fn steps_to(&self, running: &Running, times: &[f64]) -> Option<Vec<usize>> {
+        if running.system.lags().is_empty() || !self.settings.columns.is_empty() {
+            return None;
+        }
+        let last = self.last_time()?;
+        let mut steps = Vec::with_capacity(times.len());
+        for time in times {
+            let ahead = (time - last) / running.step;
+            let number = ahead.round();
+            let in_order = steps.last().is_none_or(|before| number > *before as f64 + 1.0);
+            if !(number >= 1.0 && number <= MOST_JOINT as f64 && (ahead - number).abs() <= 0.25 && in_order) {
+                return None;
+            }
+            steps.push(number as usize - 1);
+        }
+        // Without gaps there is nothing to add.
+        steps.last().filter(|last| **last + 1 > times.len())?;
+        Some(steps)
     }
 
     fn future(&self, running: &Running, times: &[f64], x: &[f64]) -> Result<Future> {

@@ -23,8 +23,8 @@ use crate::threads;
 
 /// The rows before the first fit, unless [`Forecaster::fit`] is called earlier.
 const FIRST_FIT: usize = 256;
-/// The fewest rows that can be fitted.
-const FEWEST: usize = 8;
+/// The fewest rows that can be fitted: a scale is known from two on, and priors say the rest.
+const FEWEST: usize = 2;
 /// Forecasts in flight that will be compared with what comes.
 const IN_FLIGHT: usize = 8;
 /// The fewest steps between two of them: each holds a covariance.
@@ -224,23 +224,36 @@ impl Forecaster {
 
     /// Learns many rows, `x` row by row; fits when the memory is full, and at the end. A target that is NaN is missing.
     pub fn extend(&mut self, times: &[f64], x: &[f64], y: &[f64]) -> Result<()> {
-        let width = self.settings.columns.len();
-        length("targets", times.len(), y.len())?;
-        length("inputs", times.len() * width, x.len())?;
         let before = self.rows;
-        for (i, &time) in times.iter().enumerate() {
-            let target = Some(y[i]).filter(|y| !y.is_nan());
-            self.push(time, &x[i * width..(i + 1) * width], target).map_err(|e| e.in_row(i))?;
-            let full = self.window.times.len() + 1 >= self.settings.memory;
-            if self.rows >= self.next_fit && full && self.window.count() >= FEWEST {
-                self.fit()?;
-            }
-        }
+        self.push_all(times, x, y, true)?;
         let fitted = self.running.is_some() && self.rows < self.next_fit;
         // A short addition to a long series changes little.
         let new = self.rows - before;
         if self.running.is_none() || (!fitted && new > 0) {
             self.fit()?;
+        }
+        Ok(())
+    }
+
+    /// Learns many rows as [`Self::extend`] does, but never fits: states and weights follow, hyperparameters stay.
+    pub fn advance(&mut self, times: &[f64], x: &[f64], y: &[f64]) -> Result<()> {
+        if self.running.is_none() {
+            return Err(Error::NotReady { operation: "learning rows without a fit" });
+        }
+        self.push_all(times, x, y, false)
+    }
+
+    fn push_all(&mut self, times: &[f64], x: &[f64], y: &[f64], fits: bool) -> Result<()> {
+        let width = self.settings.columns.len();
+        length("targets", times.len(), y.len())?;
+        length("inputs", times.len() * width, x.len())?;
+        for (i, &time) in times.iter().enumerate() {
+            let target = Some(y[i]).filter(|y| !y.is_nan());
+            self.push(time, &x[i * width..(i + 1) * width], target).map_err(|e| e.in_row(i))?;
+            let full = self.window.times.len() + 1 >= self.settings.memory;
+            if fits && self.rows >= self.next_fit && full && self.window.count() >= FEWEST {
+                self.fit()?;
+            }
         }
         Ok(())
     }
@@ -618,7 +631,8 @@ impl Running {
         let window = &*window;
         let candidate = |lags: Vec<usize>| -> Result<(f64, Self)> {
             let mut system = plan::system(settings, &seasons, &effects, &lags, span)?;
-            let known = earlier.is_some_and(|e| system.follow(&e.system));
+            // What few rows said is no start for more of them: of a short series every fit searches as the first one does.
+            let known = window.times.len() > FIRST_FIT && earlier.is_some_and(|e| system.follow(&e.system));
             let mut running = Self {
                 origin,
                 step,

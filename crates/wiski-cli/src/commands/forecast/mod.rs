@@ -1,8 +1,11 @@
 //! `wiski forecast`: what comes next in a series.
 //!
-//! What the user said (this file) is read (`rows`, with the series' `clock`), learned and forecast here, and printed (`show`).
+//! What the user said (this file) is read (`rows`, with the series' `clock`), learned and forecast here, and printed (`show`);
+//! or rows are learned as they arrive (`live`). `ahead` is `wiski predict` for a series.
 
+pub(crate) mod ahead;
 mod clock;
+mod live;
 mod rows;
 mod show;
 
@@ -12,12 +15,13 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use wiski::feature::Column;
-use wiski::persist;
+use wiski::persist::{self, Columns, StoredSeries};
 use wiski::time::{ForecastSettings, Forecaster, Lags, Seasons, TrendKind};
 
 use self::clock::Clock;
 use self::rows::One;
 use self::show::{Done, Names};
+use crate::commands::stream::{Emit, learner::JournalOptions};
 use crate::files::Inputs;
 use crate::output::{self, Output};
 use crate::reading::ReadingOptions;
@@ -31,7 +35,8 @@ use crate::reading::ReadingOptions;
 Examples:
   wiski forecast sales.csv --time date --target sold --horizon 28d > ahead.csv
   wiski forecast load.csv --time hours --target load --horizon 7d --season 24h,7d --inputs temperature,holiday
-  wiski forecast sales.csv --time date --target sold --horizon 28d --backtest 20 --report out")]
+  wiski forecast sales.csv --time date --target sold --horizon 28d --backtest 20 --report out
+  sensor | wiski forecast - --time when --target load --horizon 24h --emit --journal state --continue")]
 pub(crate) struct Forecast {
     /// A CSV, NDJSON or Parquet file (also .gz), or - for standard input
     input: String,
@@ -47,6 +52,10 @@ pub(crate) struct Forecast {
     /// How far ahead
     #[arg(long, value_name = "LENGTH")]
     horizon: String,
+
+    /// The time between two rows [default: the median gap]
+    #[arg(long, value_name = "LENGTH")]
+    step: Option<String>,
 
     /// The seasons, or none [default: those that the rows show]
     #[arg(long, value_name = "LENGTHS")]
@@ -96,6 +105,18 @@ pub(crate) struct Forecast {
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: String,
 
+    /// Learn rows as they arrive, and write a forecast of the whole horizon after each, once there are a few: as csv
+    /// (the default; a line for each step ahead, with the number of the row) or ndjson (a line for each row)
+    #[arg(long, value_name = "FORMAT", value_enum, num_args = 0..=1, default_missing_value = "csv")]
+    emit: Option<Emit>,
+
+    /// With --emit: write a forecast after so many rows
+    #[arg(long, value_name = "ROWS", default_value_t = 1, requires = "emit", value_parser = clap::value_parser!(u64).range(1..))]
+    every: u64,
+
+    #[command(flatten)]
+    journal: JournalOptions,
+
     /// Write the model to a file
     #[arg(long, short, value_name = "FILE")]
     model: Option<PathBuf>,
@@ -130,6 +151,9 @@ impl Forecast {
     pub(crate) fn run(&self) -> Result<()> {
         ensure!(self.level > 0.0 && self.level < 1.0, "--level: {} is not between 0 and 1", self.level);
         ensure!(self.backtest != Some(0), "--backtest: at least one forecast is needed");
+        if self.is_live() {
+            return self.run_live();
+        }
         let files = Inputs::default().and("the input", &self.input);
         files.keep("--output", &self.output)?;
         if let Some(model) = &self.model {
@@ -170,13 +194,14 @@ impl Forecast {
     /// Learns one series and forecasts it.
     fn forecast<'a>(&self, one: &'a One, clock: Clock, inputs: &[String]) -> Result<Done<'a>> {
         let begin = Instant::now();
-        let step = one.step();
+        let given = self.step.as_deref().map(|text| clock.length("--step", text, 1.0)).transpose()?;
+        let step = given.unwrap_or_else(|| one.step());
         let horizon = clock.length("--horizon", &self.horizon, step)?;
         let steps = (horizon / step).round().max(1.0);
         ensure!(steps <= 1e6, "--horizon: {steps} steps of {step}, where at most a million are possible");
         let mut model = match &self.model {
             Some(path) if self.resume && path.exists() => persist::load(path)?,
-            _ => Forecaster::new(self.settings(clock, step, horizon, inputs)?)?,
+            _ => Forecaster::new(self.settings(clock, given, step, horizon, inputs)?)?,
         };
         let width = inputs.len();
         let held = model.settings().columns.len();
@@ -213,7 +238,7 @@ impl Forecast {
             Default::default()
         };
         if let Some(path) = &self.model {
-            persist::save(path, &model)?;
+            persist::save(path, &self.stored(&model, clock, inputs)?)?;
         }
         Ok(Done {
             series: one,
@@ -228,15 +253,33 @@ impl Forecast {
         })
     }
 
-    fn settings(&self, clock: Clock, step: f64, horizon: f64, inputs: &[String]) -> Result<ForecastSettings> {
+    /// The model with the names of its columns.
+    fn stored(&self, model: &Forecaster, clock: Clock, inputs: &[String]) -> Result<StoredSeries> {
+        let columns = Columns {
+            inputs: inputs.to_vec(),
+            target: self.target.clone(),
+            time: Some(self.time.clone()),
+            ..Columns::default()
+        };
+        Ok(StoredSeries::new(columns, clock == Clock::Dates, model.clone())?)
+    }
+
+    fn settings(
+        &self,
+        clock: Clock,
+        step: Option<f64>,
+        gap: f64,
+        horizon: f64,
+        inputs: &[String],
+    ) -> Result<ForecastSettings> {
         let seasons = match self.season.as_deref() {
             None => Seasons::Auto,
             Some("none") => Seasons::Given(Vec::new()),
             Some(list) => {
-                let lengths = list.split(',').map(|text| clock.length("--season", text, step));
+                let lengths = list.split(',').map(|text| clock.length("--season", text, gap));
                 let lengths = lengths.collect::<Result<Vec<f64>>>()?;
-                if let Some(short) = lengths.iter().find(|l| **l <= 2.0 * step) {
-                    bail!("--season: {short} is not longer than two steps of {step}");
+                if let Some(short) = lengths.iter().find(|l| **l <= 2.0 * gap) {
+                    bail!("--season: {short} is not longer than two steps of {gap}");
                 }
                 Seasons::Given(lengths)
             }
@@ -261,7 +304,15 @@ impl Forecast {
             TrendOption::Level => TrendKind::Level,
         };
         let columns = vec![Column::Numeric; inputs.len()];
-        Ok(ForecastSettings { seasons, lags, trend, columns, horizon: Some(horizon), ..Default::default() })
+        Ok(ForecastSettings {
+            seasons,
+            lags,
+            trend,
+            columns,
+            step,
+            horizon: Some(horizon),
+            ..Default::default()
+        })
     }
 
     /// The times ahead and what the inputs are then.

@@ -31,7 +31,12 @@ pub(crate) struct JournalOptions {
 }
 
 impl JournalOptions {
-    fn durable(&self, keep_rejected: bool) -> Result<DurableOptions> {
+    /// Whether rows that the journal holds are to be skipped.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.go_on
+    }
+
+    pub(crate) fn durable(&self, keep_rejected: bool) -> Result<DurableOptions> {
         let sync = match self.sync.as_str() {
             "row" => Sync::EveryRow,
             "off" => Sync::Never,
