@@ -9,139 +9,15 @@
 //! The same seed and the same sequence of calls give the same points. An optimizer can be written to a file and
 //! read back ([`crate::persist`]), and goes on to the last bit.
 
-use rand::SeedableRng;
-use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use super::maximize::{Maximum, sobol};
 use super::plausible::Plausible;
-use super::{Acquisition, Incumbent, Maximizer, Proposer, Space, Surrogate, SurrogateModel, mixed};
+use super::{Goal, Incumbent, OptimizerSettings, Outcome, Space, SurrogateModel, Trial};
 use crate::error::{Error, Result, finite, length, positive};
-use crate::kernel::Family;
-use crate::learn::{Bounds, Hyperprior, Rows};
-use crate::model::{Prequential, Schedule};
+use crate::learn::Rows;
+use crate::model::Prequential;
 use crate::posterior::{Joint, Prediction};
 use crate::saved::{Restore, restored_after_reading};
-
-/// Whether small or large values are wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Goal {
-    /// The smallest value.
-    #[default]
-    #[serde(alias = "Minimise")]
-    Minimize,
-    /// The largest value.
-    #[serde(alias = "Maximise")]
-    Maximize,
-}
-
-/// How points are proposed after the initial design.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub enum Strategy {
-    /// By a criterion; several points are found together, if it can judge several
-    /// ([`Acquisition::is_joint`]), and one after the other otherwise.
-    Joint(Acquisition),
-    /// By a criterion; several points are found one after the other, each given those before it.
-    Greedy(Acquisition),
-    /// Thompson sampling: each point is the best of a function drawn from the posterior.
-    Thompson,
-}
-
-impl Default for Strategy {
-    fn default() -> Self {
-        Self::Joint(Acquisition::LogExpectedImprovement)
-    }
-}
-
-/// All settings of an [`Optimizer`]; every one has a default.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct OptimizerSettings {
-    /// Whether small or large values are wanted.
-    pub goal: Goal,
-    /// How points are proposed.
-    pub strategy: Strategy,
-    /// The number of points of the initial design; `None` for twice the dimensions plus three.
-    pub initial: Option<usize>,
-    /// Up to so many results the model is an exact process, without a grid: it sees every detail, each point that
-    /// a criterion looks at costs as the square of the results and each fit as their cube. Beyond, grids take over,
-    /// in constant time; 500 results is where both cost about the same. A function that is too rough for the grid,
-    /// and almost without noise, keeps the exact process for twice as many. RBF and Matérn kernels only; with `local` set to true grids are used from the
-    /// start.
-    pub exact_until: usize,
-    /// Grid points per axis; `None` for a choice by the number of dimensions. In more than four: of the grids of
-    /// pairs.
-    pub grid: Option<usize>,
-    /// Prior eigenvalues below this share of the largest are dropped.
-    pub rank_tolerance: f64,
-    /// Whether a search on grids closes in on the best point, with a grid that becomes finer as it does; `None` for
-    /// more than four dimensions, and where the grid is too coarse for what the exact process has seen. Closer to the optimum in the end, and more easily caught in a basin.
-    pub local: Option<bool>,
-    /// The kernel's family on each axis.
-    pub family: Family,
-    /// Priors on hyperparameters by name, in units of the unit cube and of standardized values.
-    pub priors: Vec<(String, Hyperprior)>,
-    /// When hyperparameters are learned.
-    pub schedule: Schedule,
-    /// Whether each result comes with its own noise variance.
-    pub known_noise: bool,
-    /// Samples for criteria of several points.
-    pub samples: usize,
-    /// How hard the criterion is maximized.
-    #[serde(alias = "maximiser")]
-    pub maximizer: Maximizer,
-    /// The seed of everything random.
-    pub seed: u64,
-}
-
-impl Default for OptimizerSettings {
-    /// Matérn 5/2 with the priors that the paper's experiments use, and a weak one on the noise, which without
-    /// any can get stuck at nothing when the first few results are fitted.
-    fn default() -> Self {
-        Self {
-            goal: Goal::default(),
-            strategy: Strategy::default(),
-            initial: None,
-            exact_until: 500,
-            grid: None,
-            // Of a standardized value that leaves out some 10⁻⁵ of the variance.
-            rank_tolerance: 1e-6,
-            local: None,
-            family: Family::Matern52,
-            priors: vec![
-                ("lengthscale".into(), Hyperprior::Gamma { shape: 3.0, rate: 6.0 }),
-                ("outputscale".into(), Hyperprior::Gamma { shape: 2.0, rate: 0.15 }),
-                ("noise".into(), Hyperprior::LogNormal { mu: -4.0, sigma: 2.0 }),
-            ],
-            schedule: Schedule::Geometric { ratio: 1.1 },
-            known_noise: false,
-            samples: 128,
-            maximizer: Maximizer::default(),
-            seed: 0,
-        }
-    }
-}
-
-/// What became of a trial.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub enum Outcome {
-    /// It was measured.
-    Value(f64),
-    /// It gave no value; the model does not learn from it.
-    Failed,
-}
-
-/// A point that was tried.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Trial {
-    /// Where, in the user's values.
-    pub x: Vec<f64>,
-    /// What was found.
-    pub outcome: Outcome,
-    /// The noise variance of the value, where it is known.
-    #[serde(default)]
-    pub variance: Option<f64>,
-}
 
 /// Proposes points and learns from results. See the [module](super).
 ///
@@ -163,25 +39,25 @@ pub struct Trial {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Optimizer {
-    space: Space,
-    settings: OptimizerSettings,
+    pub(super) space: Space,
+    pub(super) settings: OptimizerSettings,
     /// There once the initial design is complete.
     #[serde(alias = "model")]
-    surrogate: Option<Box<SurrogateModel>>,
+    pub(super) surrogate: Option<Box<SurrogateModel>>,
     /// What went wrong beside the results.
     #[serde(skip)]
     failure: Option<Error>,
-    trials: Vec<Trial>,
+    pub(super) trials: Vec<Trial>,
     /// The trials that gave a value, as the model sees them: coordinates in [−1, 1], large values wanted.
     #[serde(skip)]
-    results: Rows,
+    pub(super) results: Rows,
     /// What results are measured against before the model sees them.
     #[serde(skip)]
     plausible: Plausible,
     /// Asked for and not yet told, in the user's values.
-    pending: Vec<Vec<f64>>,
+    pub(super) pending: Vec<Vec<f64>>,
     /// How many points were asked for: no random number is used twice.
-    asked: u64,
+    pub(super) asked: u64,
     metrics: Prequential,
     /// Words of whoever keeps this optimizer.
     #[serde(default)]
@@ -208,32 +84,8 @@ impl Restore for Optimizer {
     }
 }
 
-impl OptimizerSettings {
-    fn check(&self) -> Result<()> {
-        if self.initial.is_some_and(|n| n < 2) {
-            let reason = "a model needs at least two points to start from".into();
-            return Err(Error::Config { field: "initial".into(), reason });
-        }
-        if self.samples == 0 {
-            return Err(Error::Config { field: "samples".into(), reason: "at least one is needed".into() });
-        }
-        Ok(())
-    }
-}
-
-/// The most points that can be asked for at once.
-const MOST_ASKED: usize = 10_000;
-
-/// So many of the last trials that failed are kept away from.
-const AVOIDED: usize = 32;
-
 /// From so many results at once, and a quarter of those before, a model is made anew instead of led from one to the next.
 const MADE_ANEW: usize = 16;
-
-/// Functions drawn for the distribution of the maximum, and how hard each is maximized: the values of basins
-/// matter, not their last digits.
-const MAXIMA: usize = 10;
-const SAMPLED_MAXIMUM: Maximizer = Maximizer { raw_samples: 256, restarts: 3, iterations: 50 };
 
 impl Optimizer {
     /// An optimizer that has seen nothing yet.
@@ -344,115 +196,13 @@ impl Optimizer {
     }
 
     /// From the user's values to the model's coordinates, [−1, 1].
-    fn coordinates(&self, x: &[f64]) -> Result<Vec<f64>> {
+    pub(super) fn coordinates(&self, x: &[f64]) -> Result<Vec<f64>> {
         Ok(self.space.to_unit(x)?.into_iter().map(|u| 2.0 * u - 1.0).collect())
     }
 
-    fn to_values(&self, h: &[f64]) -> Vec<f64> {
+    pub(super) fn to_values(&self, h: &[f64]) -> Vec<f64> {
         let unit: Vec<f64> = h.iter().map(|h| 0.5 * (h + 1.0)).collect();
         self.space.values(&unit)
-    }
-
-    /// Proposes q points; they are pending until they are told.
-    pub fn ask(&mut self, q: usize) -> Result<Vec<Vec<f64>>> {
-        if q == 0 || q > MOST_ASKED {
-            let reason = format!("one to {MOST_ASKED} points can be asked for at once, not {q}");
-            return Err(Error::Config { field: "q".into(), reason });
-        }
-        let seed = self.settings.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(self.asked);
-        let points = match &self.surrogate {
-            None => self.design(q),
-            Some(model) => {
-                let h = self.propose(model, q, seed)?;
-                h.chunks_exact(self.space.coordinates()).map(|h| self.to_values(h)).collect()
-            }
-        };
-        self.asked += q as u64;
-        self.pending.extend(points.iter().cloned());
-        Ok(points)
-    }
-
-    /// The next q points of a scrambled Sobol sequence.
-    fn design(&self, q: usize) -> Vec<Vec<f64>> {
-        let from = self.asked as usize;
-        let all = sobol(self.space.coordinates(), from + q, self.settings.seed.wrapping_add(1));
-        all.skip(from).map(|u| self.space.values(&u)).collect()
-    }
-
-    fn propose(&self, model: &SurrogateModel, q: usize, seed: u64) -> Result<Vec<f64>> {
-        let mut posterior = model.posterior()?;
-        for x in &self.pending {
-            posterior.assume_mean(&self.coordinates(x)?)?;
-        }
-        // Where a trial failed nothing is known but that: it is taken to be no better than the average (0), or the same
-        // point would be proposed again and again.
-        let failed = self.trials.iter().rev().filter(|trial| trial.outcome == Outcome::Failed);
-        for trial in failed.take(AVOIDED) {
-            posterior.assume(&self.coordinates(&trial.x)?, 0.0)?;
-        }
-        match self.settings.strategy {
-            Strategy::Joint(acquisition) | Strategy::Greedy(acquisition)
-                if !mixed::is_continuous(&self.space) =>
-            {
-                let incumbent = self.incumbent(model, posterior.surrogate(), acquisition, seed)?;
-                let mut taken = self.results.x.clone();
-                for x in &self.pending {
-                    taken.extend(self.coordinates(x)?);
-                }
-                let mut all = Vec::new();
-                for i in 0..q {
-                    let seed = seed.wrapping_add(i as u64);
-                    let (proposer, surrogate) = (self.proposer(acquisition), posterior.surrogate());
-                    let h = mixed::propose(&proposer, &self.space, surrogate, &incumbent, &taken, seed)?;
-                    posterior.assume_mean(&h)?;
-                    taken.extend_from_slice(&h);
-                    all.extend(h);
-                }
-                Ok(all)
-            }
-            Strategy::Joint(acquisition) if q == 1 || acquisition.is_joint() => {
-                let incumbent = self.incumbent(model, posterior.surrogate(), acquisition, seed)?;
-                self.proposer(acquisition).propose(posterior.surrogate(), &incumbent, q, seed)
-            }
-            Strategy::Greedy(acquisition) | Strategy::Joint(acquisition) => {
-                let incumbent = self.incumbent(model, posterior.surrogate(), acquisition, seed)?;
-                let mut all = Vec::new();
-                for i in 0..q {
-                    let seed = seed.wrapping_add(i as u64);
-                    let h = self.proposer(acquisition).propose(posterior.surrogate(), &incumbent, 1, seed)?;
-                    posterior.assume_mean(&h)?;
-                    all.extend(h);
-                }
-                Ok(all)
-            }
-            Strategy::Thompson => {
-                let maximizer = &self.settings.maximizer;
-                let sampled_maxima = sampled_maxima(model, q, maximizer, seed)?;
-                Ok(sampled_maxima.into_iter().flat_map(|m| m.x).collect())
-            }
-        }
-    }
-
-    fn proposer(&self, acquisition: Acquisition) -> Proposer {
-        Proposer { acquisition, samples: self.settings.samples, maximizer: self.settings.maximizer }
-    }
-
-    /// The tried point with the best mean and, where the criterion needs them, maxima of drawn functions.
-    fn incumbent(
-        &self,
-        model: &SurrogateModel,
-        posterior: &dyn Surrogate,
-        acquisition: Acquisition,
-        seed: u64,
-    ) -> Result<Incumbent> {
-        let mut incumbent = Incumbent::among(posterior, &model.covered(&self.results))?;
-        if acquisition == Acquisition::MaxValueEntropy {
-            let best = incumbent.best();
-            let sampled_maxima = sampled_maxima(model, MAXIMA, &SAMPLED_MAXIMUM, seed)?;
-            // The maximum is not below a value that is known.
-            incumbent.maxima = sampled_maxima.into_iter().map(|m| m.value.max(best)).collect();
-        }
-        Ok(incumbent)
     }
 
     /// Learns the value found at a point, which need not have been asked for. A value that is absurdly bad beside the
@@ -661,22 +411,4 @@ impl Optimizer {
             None => Ok(()),
         }
     }
-}
-
-/// The highest points of functions drawn from the posterior.
-fn sampled_maxima(
-    model: &SurrogateModel,
-    count: usize,
-    maximizer: &Maximizer,
-    seed: u64,
-) -> Result<Vec<Maximum>> {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let sides = model.searched();
-    let bounds = Bounds::new(sides.iter().map(|s| s.0).collect(), sides.iter().map(|s| s.1).collect())?;
-    let mut one = |i: usize| {
-        let path = model.sample(&mut rng)?;
-        let mut height = |x: &[f64], gradient: Option<&mut [f64]>| path.evaluate(x, gradient);
-        maximizer.maximize(&mut height, &bounds, &[], seed.wrapping_add(i as u64))
-    };
-    (0..count).map(&mut one).collect()
 }
