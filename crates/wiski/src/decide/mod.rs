@@ -6,6 +6,8 @@
 //!                      └─ function samples (Thompson) ────────────────────────────────────┘   (L-BFGS-B)  (ask/tell)
 //! ```
 //!
+//! A search with constraints or several objectives has a surrogate for each, and maximizes what they say together.
+//!
 //! All of it costs the same after ten thousand trials as after ten: the posterior has a fixed size, and a new
 //! result is conditioned on in constant time.
 //!
@@ -17,12 +19,15 @@ mod batch;
 mod choose;
 mod functions;
 mod maximize;
+mod merit;
 mod mixed;
 mod optimizer;
 mod pairs;
+mod pareto;
 mod plausible;
 mod propose;
 mod region;
+mod seen;
 mod settings;
 mod space;
 mod surrogate;

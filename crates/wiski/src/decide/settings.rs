@@ -1,5 +1,7 @@
 //! What an optimizer is told once: the goal, and how points are proposed and models made.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Acquisition, Maximizer};
@@ -18,6 +20,16 @@ pub enum Goal {
     /// The largest value.
     #[serde(alias = "Maximise")]
     Maximize,
+}
+
+impl Goal {
+    /// What makes large values wanted: +1 for maximization, −1 for minimization.
+    pub(super) fn sign(self) -> f64 {
+        match self {
+            Self::Maximize => 1.0,
+            Self::Minimize => -1.0,
+        }
+    }
 }
 
 /// How points are proposed after the initial design.
@@ -44,6 +56,13 @@ impl Default for Strategy {
 pub struct OptimizerSettings {
     /// Whether small or large values are wanted.
     pub goal: Goal,
+    /// The goals of further objectives, up to two. With any, what is sought is the front of points that no other
+    /// surpasses in every objective ([`Optimizer::front`](super::Optimizer::front)), by the logarithm of the expected
+    /// improvement of the hypervolume that it dominates.
+    pub further: Vec<Goal>,
+    /// The names of constraints. Each result comes with a value for each, and only points at which none is positive
+    /// count: expected improvements are multiplied by the probability of that (Gardner et al. 2014).
+    pub constraints: Vec<String>,
     /// How points are proposed.
     pub strategy: Strategy,
     /// The number of points of the initial design; `None` for twice the dimensions plus three.
@@ -85,6 +104,8 @@ impl Default for OptimizerSettings {
     fn default() -> Self {
         Self {
             goal: Goal::default(),
+            further: Vec::new(),
+            constraints: Vec::new(),
             strategy: Strategy::default(),
             initial: None,
             exact_until: 500,
@@ -107,15 +128,72 @@ impl Default for OptimizerSettings {
     }
 }
 
+/// The most objectives: a front of n points parts the values of three into some n²/2 cells, and of four into n³/6.
+const MOST_OBJECTIVES: usize = 3;
+
 impl OptimizerSettings {
+    /// The goals of all objectives.
+    pub fn goals(&self) -> impl Iterator<Item = Goal> {
+        std::iter::once(self.goal).chain(self.further.iter().copied())
+    }
+
+    /// The number of objectives.
+    pub(super) fn objectives(&self) -> usize {
+        1 + self.further.len()
+    }
+
+    /// The number of objectives and constraints: of models.
+    pub(super) fn outputs(&self) -> usize {
+        self.objectives() + self.constraints.len()
+    }
+
+    /// The settings of the model of one output. Beside others a model covers the whole box: where one is best says
+    /// nothing about where to look. Variances are told of the first objective alone.
+    pub(super) fn of_output(&self, output: usize) -> Cow<'_, Self> {
+        if self.outputs() == 1 {
+            return Cow::Borrowed(self);
+        }
+        let known_noise = self.known_noise && output == 0;
+        Cow::Owned(Self { known_noise, local: Some(false), ..self.clone() })
+    }
+
     pub(super) fn check(&self) -> Result<()> {
+        let reject = |field: &str, reason: String| Err(Error::Config { field: field.into(), reason });
         if self.initial.is_some_and(|n| n < 2) {
-            let reason = "a model needs at least two points to start from".into();
-            return Err(Error::Config { field: "initial".into(), reason });
+            return reject("initial", "a model needs at least two points to start from".into());
         }
         if self.samples == 0 {
-            return Err(Error::Config { field: "samples".into(), reason: "at least one is needed".into() });
+            return reject("samples", "at least one is needed".into());
         }
-        Ok(())
+        if self.objectives() > MOST_OBJECTIVES {
+            let reason =
+                format!("{} are too many: one to {MOST_OBJECTIVES} can be sought", self.objectives());
+            return reject("objectives", reason);
+        }
+        for (i, name) in self.constraints.iter().enumerate() {
+            if self.constraints[..i].contains(name) {
+                return reject("constraints", format!("'{name}' stands for two of them"));
+            }
+        }
+        if self.outputs() == 1 {
+            return Ok(());
+        }
+        if self.local == Some(true) {
+            let reason = "a search with constraints or several objectives looks at the whole box";
+            return reject("local", reason.into());
+        }
+        if self.known_noise && !self.further.is_empty() {
+            return reject("known_noise", "of several objectives the noise is learned".into());
+        }
+        let (Strategy::Joint(acquisition) | Strategy::Greedy(acquisition)) = self.strategy else {
+            return reject("strategy", NO_IMPROVEMENT.into());
+        };
+        let is_improvement =
+            matches!(acquisition, Acquisition::LogExpectedImprovement | Acquisition::ExpectedImprovement);
+        let is_probability = acquisition == Acquisition::ProbabilityOfImprovement && self.further.is_empty();
+        if is_improvement || is_probability { Ok(()) } else { reject("strategy", NO_IMPROVEMENT.into()) }
     }
 }
+
+const NO_IMPROVEMENT: &str =
+    "with constraints or several objectives points are chosen by expected improvement";
