@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use numpy::{PyArray1, PyArray2};
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use wiski::decide::{
@@ -120,7 +120,7 @@ impl Optimizer {
         };
         let goal = |maximize: &bool| if *maximize { Goal::Maximize } else { Goal::Minimize };
         let Some((first, further)) = maximize.split_first() else {
-            return Err(reject("maximize", "at least one objective is needed".into()).into());
+            return Err(reject("maximize", "at least one objective is needed").into());
         };
         let settings = OptimizerSettings {
             goal: goal(first),

@@ -322,7 +322,9 @@ fn the_front_of_a_program() {
         command.args(["--command", "sh ./train {x} {y}"]).output().unwrap()
     };
     // A small sum and a large gap: from nothing of both to a sum of 1 with a gap of 1.
-    let output = run("--key sum,gap --goals min,max --constraint short --steps 30 --jobs 2 --json --report out --state s.wiski");
+    let output = run(
+        "--key sum,gap --goals min,max --constraint short --steps 30 --jobs 2 --json --report out --state s.wiski",
+    );
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     let front = json["front"].as_array().unwrap();
@@ -338,5 +340,8 @@ fn the_front_of_a_program() {
     assert!(error("--key a,b,c,d --goals min,min,min,min").contains("4 are too many"));
     folder.ok("optimize new t.wiski --space space.toml --goals min,max");
     folder.ok("optimize tell t.wiski --at x=0.5,y=0.5 --value=-1,2");
-    folder.rejected("optimize tell t.wiski --at x=0.5,y=0.5 --value 1", "further objectives has 0 values where 1");
+    folder.rejected(
+        "optimize tell t.wiski --at x=0.5,y=0.5 --value 1",
+        "further objectives has 0 values where 1",
+    );
 }

@@ -5,9 +5,9 @@ use wiski::decide::{
 };
 use wiski::persist;
 
-/// The first problem of Gardner et al. (2014): two feasible basins, the better one small.
+/// The second problem of Gardner et al. (2014): two feasible basins of a hundredth of the square.
 fn gardner(x: &[f64]) -> (f64, f64) {
-    ((2.0 * x[0]).cos() * x[1].cos() + x[0].sin(), (x[0] + x[1]).cos() - 0.5)
+    (x[0].sin() + x[1], x[0].sin() * x[1].sin() + 0.95)
 }
 
 fn square(side: f64) -> Space {
@@ -53,14 +53,14 @@ fn the_best_feasible_point_is_found() {
         search(&mut optimizer, 48, q, gardner);
         let best = optimizer.best().unwrap();
         assert!(best.constraints[0] <= 0.0 && gardner(&best.x) == (value(best), best.constraints[0]));
-        // Of 48 random points the best feasible one is 0.5 off.
+        // Of 48 random points most often none is feasible.
         assert!(value(best) < optimum + 0.1, "{strategy:?} {q}: {} {optimum}", value(best));
         // Better ones were tried, and do not count.
         assert!(optimizer.trials().iter().any(|t| value(t) < value(best)));
         let (x, mean, std) = optimizer.recommend().unwrap().unwrap();
         assert!(gardner(&x).1 <= 0.0 && (mean - gardner(&x).0).abs() < 4.0 * std + 0.1);
         assert!(optimizer.feasibility(&best.x).unwrap().unwrap() > 0.2);
-        // Where the constraint is 0.5 off.
+        // Where the constraint is 0.95 off.
         assert!(optimizer.feasibility(&[0.0, 0.0]).unwrap().unwrap() < 0.3);
         assert_eq!(optimizer.front(), [best]);
     }
@@ -187,9 +187,9 @@ fn absurd_constraints_do_not_hide_where_they_hold() {
         let (y, c) = gardner(x);
         (
             y,
-            if c > 1.0 {
+            if c > 1.5 {
                 f64::INFINITY
-            } else if c > 0.6 {
+            } else if c > 1.2 {
                 1e30
             } else {
                 c
@@ -198,7 +198,7 @@ fn absurd_constraints_do_not_hide_where_they_hold() {
     };
     let mut optimizer = Optimizer::new(square(6.0), constrained(3)).unwrap();
     search(&mut optimizer, 40, 1, f);
-    assert!(value(optimizer.best().unwrap()) < -1.7, "{:?}", optimizer.best());
+    assert!(value(optimizer.best().unwrap()) < 0.45, "{:?}", optimizer.best());
     // The known noise of values goes with constraints, whose noise is learned.
     let settings = OptimizerSettings { known_noise: true, ..constrained(3) };
     let mut noisy = Optimizer::new(square(6.0), settings).unwrap();
@@ -287,7 +287,7 @@ fn three_objectives_and_a_constraint() {
     // Near each corner that can be reached, and as near as possible to the other.
     let nearest = |k: usize| front.iter().map(|t| t.values()[k]).fold(f64::INFINITY, f64::min);
     assert!(
-        nearest(0) < 0.1 && nearest(1) < 0.5 && nearest(2) < 0.1,
+        nearest(0) < 0.2 && nearest(1) < 0.5 && nearest(2) < 0.2,
         "{} {} {}",
         nearest(0),
         nearest(1),

@@ -16,8 +16,8 @@
 
 use crate::normal::log_improvement;
 
-/// How far below the worst values of the front the reference lies, in widths of the front.
-const MARGIN: f64 = 0.1;
+/// How far below the worst values of the front the reference lies, at least and at most, in widths of the front.
+const MARGIN: (f64, f64) = (0.1, 1.0);
 
 /// The places of those values that no others surpass: that are as good in every objective and better in one.
 pub(super) fn front(values: &[Vec<f64>]) -> Vec<usize> {
@@ -46,16 +46,20 @@ struct Excess {
 }
 
 impl Cells {
-    /// Those that the front of the given values leaves. The reference lies a tenth of the front's width below the worst of
-    /// its values, as is usual; a front of one point has none, and there it is the worst of all.
+    /// Those that the front of the given values leaves. The reference is the worst of all values, so that what lies beyond
+    /// the ends of the front counts, but not farther off than the front is wide (or half of all values are, if that is
+    /// more), or its ends would count for far more than what is between them.
     pub(super) fn of(values: &[Vec<f64>]) -> Self {
         let best: Vec<&Vec<f64>> = front(values).into_iter().map(|i| &values[i]).collect();
         let objectives = values.first().map_or(0, Vec::len);
         let reference = |k: usize| {
-            let worst = |of: &mut dyn Iterator<Item = f64>| of.fold(f64::INFINITY, f64::min);
-            let own = worst(&mut best.iter().map(|v| v[k]));
-            let width = best.iter().map(|v| v[k] - own).fold(0.0, f64::max);
-            if width > 0.0 { own - MARGIN * width } else { worst(&mut values.iter().map(|v| v[k])) }
+            let ends = |of: &mut dyn Iterator<Item = f64>| {
+                of.fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), v| (lo.min(v), hi.max(v)))
+            };
+            let (worst, top) = ends(&mut values.iter().map(|v| v[k]));
+            let (own, _) = ends(&mut best.iter().map(|v| v[k]));
+            let width = (top - own).max(0.5 * (top - worst));
+            own - (own - worst).clamp(MARGIN.0 * width, MARGIN.1 * width)
         };
         let reference: Vec<f64> = (0..objectives).map(reference).collect();
         Self::above(&reference, &best)
@@ -247,9 +251,14 @@ mod tests {
         // Strips in two objectives, slabs of strips in three.
         let steps: Vec<Vec<f64>> = (0..5).map(|i| vec![f64::from(i), 5.0 - f64::from(i)]).collect();
         assert_eq!(Cells::of(&steps).corners.len(), 2 * 6);
-        // One point is compared with the worst of all.
+        // One point leads by 3 and by 1/2, and is compared with half as much below.
         let alone = Cells::of(&[vec![1.0, 1.0], vec![-2.0, 0.5]]);
-        assert_eq!((alone.levels[0][0], alone.levels[1][0]), (-2.0, 0.5));
+        assert_eq!((alone.levels[0][0], alone.levels[1][0]), (-0.5, 0.75));
+        // The worst of all, a tenth below the front's own worst, and a whole width below it.
+        let three = [vec![0.0, 1.0], vec![1.0, 0.0], vec![-0.3, -5.0]];
+        let (near, far) = (Cells::of(&three[..2]), Cells::of(&three));
+        assert_eq!((near.levels[0][0], near.levels[1][0]), (-0.1, -0.1));
+        assert_eq!((far.levels[0][0], far.levels[1][0]), (-0.3, -3.0));
     }
 
     #[test]

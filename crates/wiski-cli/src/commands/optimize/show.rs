@@ -96,8 +96,7 @@ pub(super) fn write_report(folder: &Path, optimizer: &Optimizer) -> Result<PathB
             Goal::Minimize => a.min(b),
             Goal::Maximize => a.max(b),
         };
-        let told: Vec<&Trial> =
-            optimizer.trials().iter().filter(|t| t.outcome != Outcome::Failed).collect();
+        let told: Vec<&Trial> = optimizer.trials().iter().filter(|t| t.outcome != Outcome::Failed).collect();
         // Those count as the best at which every constraint holds; before there is one, none does.
         let best = told.iter().scan(f64::NAN, |best, trial| {
             if trial.is_feasible() {
