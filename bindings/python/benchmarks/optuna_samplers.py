@@ -1,8 +1,10 @@
-"""Searches with Optuna: the mean best value of some seeds, for this package's sampler, TPE and random search.
+"""Searches with Optuna: the mean score of some seeds, for this package's sampler, TPE and random search.
 
-    python benchmarks/optuna_samplers.py [--seeds 11] [--gp]
+    python benchmarks/optuna_samplers.py [--seeds 11] [--gp] [--only constrained,front]
 
-`--gp` adds Optuna's own Gaussian process sampler, which needs PyTorch.
+Small scores are good: the best value, of trials at which all constraints hold if there are any (6, worse than any, if there is none); of two
+objectives the area that the front leaves below the reference, less what the true front leaves. `--gp` adds Optuna's own
+Gaussian process sampler, which needs PyTorch.
 """
 
 import argparse
@@ -52,13 +54,104 @@ def steps(trial):
     return ((a - 42) / 30) ** 2 + (b - 1.25) ** 2 + (trial.suggest_float("x", 0, 1) - 0.7) ** 2
 
 
-PROBLEMS = {mixed: 50, conditional: 50, pruned: 50, steps: 40}
+def constrained(trial):
+    """The second problem of Gardner et al. (2014), less its optimum."""
+    x, y = trial.suggest_float("x", 0, 6), trial.suggest_float("y", 0, 6)
+    trial.set_constraint("c", math.sin(x) * math.sin(y) + 0.95)
+    return math.sin(x) + y - 0.253235
+
+
+def narrow(trial):
+    """Two constraints that hold together in 0.4 % of the box, of which values lead away."""
+    x = [trial.suggest_float(f"x{i}", 0, 1) for i in range(3)]
+    trial.set_constraint("ball", sum((v - c) ** 2 for v, c in zip(x, (0.8, 0.3, 0.6))) - 0.015)
+    trial.set_constraint("side", x[0] + x[1] - 1.12)
+    return sum(x) - 1.5
+
+
+def limited(trial):
+    """A budget that categories and whole numbers share."""
+    kind = trial.suggest_categorical("kind", ["small", "wide", "deep"])
+    layers, width = trial.suggest_int("layers", 1, 12), trial.suggest_float("width", 8, 512, log=True)
+    rate = trial.suggest_float("rate", 1e-4, 1, log=True)
+    cost = {"small": 1.0, "wide": 1.5, "deep": 2.0}[kind] * layers * width / 400
+    trial.set_constraint("cost", cost - 2)
+    error = {"small": 1.0, "wide": 0.6, "deep": 0.5}[kind] / (1 + 0.1 * layers) + 4 / math.sqrt(width)
+    return error + 0.2 * (math.log10(rate) + 2.3 - 0.05 * layers) ** 2
+
+
+def front(trial):
+    """Two smooth wells (Van Veldhuizen and Lamont 1999, MOP2), in three dimensions."""
+    x = [trial.suggest_float(f"x{i}", -2, 2) for i in range(3)]
+    return tuple(1 - math.exp(-sum((v + sign / math.sqrt(3)) ** 2 for v in x)) for sign in (-1, 1))
+
+
+def mixed_front(trial):
+    """Speed and wear of three kinds of a machine with a whole number of parts."""
+    kind = trial.suggest_categorical("kind", ["a", "b", "c"])
+    parts, load = trial.suggest_int("parts", 1, 10), trial.suggest_float("load", 0, 1)
+    x = trial.suggest_float("x", -1, 1)
+    gain, wear = {"a": (0.6, 0.2), "b": (0.8, 0.5), "c": (1.0, 0.9)}[kind]
+    off = (x - 0.3 * load) ** 2
+    return 1 - gain * load * (1 - math.exp(-parts / 3)) + off, wear * load**2 + 0.05 * parts + off
+
+
+# Trials, and for two objectives the reference below which areas are measured.
+PROBLEMS = {
+    mixed: (50, None),
+    conditional: (50, None),
+    pruned: (50, None),
+    steps: (40, None),
+    constrained: (40, None),
+    narrow: (40, None),
+    limited: (50, None),
+    front: (40, (1.1, 1.1)),
+    mixed_front: (50, (1.1, 1.1)),
+}
+
+
+def dominated(values, reference):
+    """The area that points dominate below a reference, both values being small if good."""
+    area, lowest = 0.0, reference[1]
+    for first, second in sorted(values):
+        if first < reference[0] and second < lowest:
+            area += (reference[0] - first) * (lowest - second)
+            lowest = second
+    return area
+
+
+def true_area(problem, reference):
+    """What the true front dominates: for `front` it is a curve, for the other the best of many points on the ridge."""
+    if problem is front:
+        curve = np.linspace(-1 / math.sqrt(3), 1 / math.sqrt(3), 20001)
+        values = [(1 - math.exp(-3 * (t - 3**-0.5) ** 2), 1 - math.exp(-3 * (t + 3**-0.5) ** 2)) for t in curve]
+    else:
+        values = []
+        for gain, wear in ((0.6, 0.2), (0.8, 0.5), (1.0, 0.9)):
+            for parts in range(1, 11):
+                rise = 1 - math.exp(-parts / 3)
+                values += [
+                    (1 - gain * load * rise, wear * load**2 + 0.05 * parts) for load in np.linspace(0, 1, 1001)
+                ]
+    return dominated(values, reference)
+
+
+def score(study, reference, best_area):
+    if reference is not None:
+        return best_area - dominated([trial.values for trial in study.best_trials], reference)
+    values = [
+        trial.value
+        for trial in study.trials
+        if trial.state == optuna.trial.TrialState.COMPLETE and all(c <= 0 for c in trial.constraints.values())
+    ]
+    return min(values, default=6.0)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=11)
     parser.add_argument("--gp", action="store_true")
+    parser.add_argument("--only", default="", help="problems, by name")
     arguments = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore")
@@ -66,15 +159,22 @@ def main():
     if arguments.gp:
         samplers["GP"] = optuna.samplers.GPSampler
     print("| problem | trials |", " | ".join(f"{name} | seconds" for name in samplers), "|")
-    for problem, trials in PROBLEMS.items():
+    for problem, (trials, reference) in PROBLEMS.items():
+        if arguments.only and problem.__name__ not in arguments.only.split(","):
+            continue
+        best_area = None if reference is None else true_area(problem, reference)
         cells = []
         for sampler in samplers.values():
-            start, best = time.perf_counter(), []
+            start, scores = time.perf_counter(), []
             for seed in range(arguments.seeds):
-                study = optuna.create_study(sampler=sampler(seed=seed), pruner=optuna.pruners.MedianPruner())
+                study = optuna.create_study(
+                    sampler=sampler(seed=seed),
+                    pruner=optuna.pruners.MedianPruner(),
+                    directions=["minimize"] * (1 if reference is None else 2),
+                )
                 study.optimize(problem, n_trials=trials)
-                best.append(study.best_value)
-            cells.append(f"{np.mean(best):.4f} | {(time.perf_counter() - start) / arguments.seeds:.1f}")
+                scores.append(score(study, reference, best_area))
+            cells.append(f"{np.mean(scores):.4f} | {(time.perf_counter() - start) / arguments.seeds:.1f}")
         print(f"| {problem.__name__} | {trials} |", " | ".join(cells), "|", flush=True)
 
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use numpy::{PyArray1, PyArray2};
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use wiski::decide::{
@@ -65,12 +65,28 @@ fn family(name: &str) -> Result<wiski::kernel::Family, Failure> {
 /// A point, its predicted value and that value's standard deviation.
 type Recommended<'py> = (Bound<'py, PyArray1<f64>>, f64, f64);
 
-/// Points and their values.
-type Trials<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);
+/// Points, and the values of their objectives and of their constraints.
+type Trials<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>);
 
 fn points(py: Python<'_>, points: Vec<Vec<f64>>) -> PyResult<Bound<'_, PyArray2<f64>>> {
     let n = points.len();
     matrix(py, points.concat(), n)
+}
+
+/// Trials as arrays, NaN for what those that failed do not have.
+fn arrays<'py>(py: Python<'py>, trials: Vec<Trial>, settings: &OptimizerSettings) -> PyResult<Trials<'py>> {
+    let (n, widths) = (trials.len(), (settings.goals().count(), settings.constraints.len()));
+    let (mut values, mut constraints) = (Vec::new(), Vec::new());
+    for trial in &trials {
+        values.extend(trial.values());
+        let failed = trial.outcome == Outcome::Failed;
+        values.extend(std::iter::repeat_n(f64::NAN, if failed { widths.0 } else { 0 }));
+        constraints.extend(&trial.constraints);
+        constraints.extend(std::iter::repeat_n(f64::NAN, if failed { widths.1 } else { 0 }));
+    }
+    let places = points(py, trials.into_iter().map(|t| t.x).collect())?;
+    let shaped = |all: Vec<f64>, width: usize| PyArray1::from_vec(py, all).reshape([n, width]);
+    Ok((places, shaped(values, widths.0)?, shaped(constraints, widths.1)?))
 }
 
 #[pymethods]
@@ -79,7 +95,8 @@ impl Optimizer {
     #[expect(clippy::too_many_arguments, reason = "called by the Python class only, with all of them")]
     fn new(
         space: Vec<Given>,
-        maximize: bool,
+        maximize: Vec<bool>,
+        constraints: Vec<String>,
         strategy: &str,
         initial: Option<usize>,
         exact_until: Option<usize>,
@@ -101,8 +118,14 @@ impl Optimizer {
                 None => plain,
             }
         };
+        let goal = |maximize: &bool| if *maximize { Goal::Maximize } else { Goal::Minimize };
+        let Some((first, further)) = maximize.split_first() else {
+            return Err(reject("maximize", "at least one objective is needed").into());
+        };
         let settings = OptimizerSettings {
-            goal: if maximize { Goal::Maximize } else { Goal::Minimize },
+            goal: goal(first),
+            further: further.iter().map(goal).collect(),
+            constraints,
             strategy: self::strategy(strategy)?,
             initial,
             exact_until: exact_until.unwrap_or_else(|| OptimizerSettings::default().exact_until),
@@ -128,14 +151,16 @@ impl Optimizer {
         points(py, asked)
     }
 
-    /// Learns what was found; no value means that the trial failed. All rows are checked before any is learned.
-    #[pyo3(signature = (x, y, noise=None))]
+    /// Learns what was found, a value for each objective; no values mean that the trial failed. All rows are checked
+    /// before any is learned.
+    #[pyo3(signature = (x, y, noise=None, constraints=None))]
     fn tell(
         &self,
         py: Python<'_>,
         x: Vec<Vec<f64>>,
-        y: Vec<Option<f64>>,
+        y: Vec<Option<Vec<f64>>>,
         noise: Option<Vec<f64>>,
+        constraints: Option<Vec<Vec<f64>>>,
     ) -> PyResult<()> {
         let rows = x.len();
         let fits = |field: &str, found: usize| {
@@ -144,10 +169,14 @@ impl Optimizer {
         };
         fits("y", y.len())?;
         noise.as_ref().map_or(Ok(()), |n| fits("noise", n.len()))?;
-        let trial = |(row, (x, y)): (usize, (Vec<f64>, Option<f64>))| Trial {
-            x,
-            outcome: y.map_or(Outcome::Failed, Outcome::Value),
-            variance: noise.as_ref().filter(|_| y.is_some()).map(|n| n[row]),
+        constraints.as_ref().map_or(Ok(()), |c| fits("constraints", c.len()))?;
+        let trial = |(row, (x, y)): (usize, (Vec<f64>, Option<Vec<f64>>))| {
+            let Some((first, further)) = y.as_ref().and_then(|y| y.split_first()) else {
+                return Trial::failed(x);
+            };
+            let constraints = constraints.as_ref().map(|c| c[row].clone()).unwrap_or_default();
+            let trial = Trial::new(x, *first).with_further(further).with_constraints(constraints);
+            Trial { variance: noise.as_ref().map(|n| n[row]), ..trial }
         };
         let told: Vec<Trial> = x.into_iter().zip(y).enumerate().map(trial).collect();
         self.0.interruptible(py, |search, interrupt| {
@@ -177,12 +206,25 @@ impl Optimizer {
         Ok(best.map(|(x, value, std)| (PyArray1::from_vec(py, x), value, std)))
     }
 
-    /// All trials in the order told: points and values, NaN for those that failed.
+    /// All trials in the order told: points, values and constraints, NaN for those that failed.
     fn trials<'py>(&self, py: Python<'py>) -> PyResult<Trials<'py>> {
-        let trials = self.0.long(py, |search| Ok(search.trials().to_vec()))?;
-        let value = |outcome: Outcome| if let Outcome::Value(y) = outcome { y } else { f64::NAN };
-        let values = trials.iter().map(|t| value(t.outcome)).collect();
-        Ok((points(py, trials.into_iter().map(|t| t.x).collect())?, PyArray1::from_vec(py, values)))
+        let all = |search: &mut Search| Ok((search.trials().to_vec(), search.settings().clone()));
+        let (trials, settings) = self.0.long(py, all)?;
+        arrays(py, trials, &settings)
+    }
+
+    /// The trials that no other surpasses, of those at which all constraints hold.
+    fn front<'py>(&self, py: Python<'py>) -> PyResult<Trials<'py>> {
+        let (trials, settings) = self.0.long(py, |search| {
+            let front = search.front().into_iter().cloned().collect();
+            Ok((front, search.settings().clone()))
+        })?;
+        arrays(py, trials, &settings)
+    }
+
+    /// The probability that all constraints hold at a point; nothing before the initial design is complete.
+    fn feasibility(&self, py: Python<'_>, x: Vec<f64>) -> PyResult<Option<f64>> {
+        self.0.long(py, |search| Ok(search.feasibility(&x)?))
     }
 
     /// Points that were asked for and not yet told.
@@ -234,10 +276,16 @@ impl Optimizer {
         })
     }
 
-    /// Whether large values are wanted.
+    /// Whether large values are wanted, of each objective.
     #[getter]
-    fn maximize(&self, py: Python<'_>) -> PyResult<bool> {
-        self.0.brief(py, |search| Ok(search.settings().goal == Goal::Maximize))
+    fn maximize(&self, py: Python<'_>) -> PyResult<Vec<bool>> {
+        self.0.brief(py, |search| Ok(search.settings().goals().map(|goal| goal == Goal::Maximize).collect()))
+    }
+
+    /// The names of the constraints.
+    #[getter]
+    fn constraints(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.0.brief(py, |search| Ok(search.settings().constraints.clone()))
     }
 
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {

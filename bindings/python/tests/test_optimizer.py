@@ -309,3 +309,99 @@ def test_a_study_of_optuna():
         assert len(study.trials) == 40
         best.append(study.best_value)
     assert best[0] < 0.02 and best[0] <= best[1]
+
+
+def disk(x, y):
+    """Smallest at the left end of a disk of a tenth of the square."""
+    return x, (x - 0.7) ** 2 + (y - 0.6) ** 2 - 0.03
+
+
+def test_constraints(tmp_path):
+    search = Optimizer({"x": (0, 1), "y": (0, 1)}, constraints=["inside"], random_state=1)
+    assert search.feasibility({"x": 0.1, "y": 0.1}) is None
+    for _ in range(15):
+        points = search.ask(2)
+        found = [disk(point["x"], point["y"]) for point in points]
+        search.tell(points, [value for value, _ in found], constraints=[[limit] for _, limit in found])
+    best = search.best
+    assert disk(**best.x)[1] <= 0 and best.y < 0.7 - math.sqrt(0.03) + 0.02
+    assert search.constraints.shape == (30, 1) and (search.constraints > 0).any()
+    assert search.feasibility({"x": 0.7, "y": 0.6}) > 0.9 > 0.1 > search.feasibility({"x": 0.05, "y": 0.1})
+    assert disk(**search.recommend().x)[1] <= 0
+    search.save(tmp_path / "search.wiski")
+    copy = Optimizer.load(tmp_path / "search.wiski")
+    assert copy.best == best and copy.ask(2) == search.ask(2)
+    # One point alone, and a failed one.
+    search.tell({"x": 0.6, "y": 0.6}, 0.6, constraints=[-0.02])
+    search.tell({"x": 0.1, "y": 0.6}, None, constraints=[math.nan])
+    assert np.isnan(search.constraints[-1, 0]) and np.isnan(search.trials[1][-1])
+    with pytest.raises(wiski.WiskiError, match="constraints has 0 values where 1"):
+        search.tell({"x": 0.6, "y": 0.6}, 0.6)
+    with pytest.raises(wiski.WiskiError, match=r"constraints has the shape \(2,\): 1 values for each of 1 points"):
+        search.tell({"x": 0.6, "y": 0.6}, 0.6, constraints=[1, 2])
+    with pytest.raises(wiski.WiskiError, match="NaN"):
+        search.tell({"x": 0.6, "y": 0.6}, 0.6, constraints=[math.nan])
+    with pytest.raises(wiski.WiskiError, match="expected improvement"):
+        Optimizer(SPACE, constraints=1, strategy="thompson")
+
+
+def test_several_objectives():
+    search = Optimizer([(0, 1), (0, 1)], maximize=[False, True], random_state=0)
+    for _ in range(12):
+        X = search.ask(2)
+        search.tell(X, [[(x[0] - 0.2) ** 2 + x[1] ** 2, -((x[0] - 0.9) ** 2) - x[1] ** 2] for x in X])
+    X, values = search.front
+    assert X.shape == values.shape and len(X) >= 6
+    # Small and large values: sorted by one, they are sorted by the other.
+    order = np.argsort(values[:, 0])
+    assert (np.diff(values[order, 1]) > 0).all() and X[:, 1].max() < 0.3
+    assert values[:, 0].min() < 0.02 and values[:, 1].max() > -0.02
+    assert search.trials[1].shape == (24, 2) and search.recommend() is None
+    search.tell(X[0], [1.0, 2.0])
+    search.tell(X[:2], [[1.0, 2.0], None])
+    assert np.isnan(search.trials[1][-1]).all()
+    with pytest.raises(wiski.WiskiError, match="front"):
+        search.best
+    with pytest.raises(wiski.WiskiError, match="y has the shape"):
+        search.tell(X[:2], [1.0, 2.0])
+    with pytest.raises(wiski.WiskiError, match="objectives: 4 are too many"):
+        Optimizer(SPACE, maximize=[False] * 4)
+
+
+@pytest.mark.parametrize("how", ["set_constraint", "constraints_func"])
+def test_optuna_constraints(how):
+    def objective(trial):
+        value, limit = disk(trial.suggest_float("x", 0, 1), trial.suggest_float("y", 0, 1))
+        if how == "set_constraint":
+            trial.set_constraint("inside", limit)
+        trial.set_user_attr("limit", limit)
+        return value
+
+    function = (lambda trial: (trial.user_attrs["limit"],)) if how == "constraints_func" else None
+    study = study_with(WiskiSampler(seed=0, constraints_func=function))
+    # One of before that has no constraint, and counts as failed.
+    study.add_trial(
+        optuna.trial.create_trial(
+            params={"x": 0.0, "y": 0.6},
+            distributions={name: optuna.distributions.FloatDistribution(0, 1) for name in "xy"},
+            value=0.0,
+        )
+    )
+    study.optimize(objective, n_trials=30)
+    feasible = [trial.value for trial in study.trials[1:] if trial.user_attrs["limit"] <= 0]
+    assert min(feasible) < 0.7 - math.sqrt(0.03) + 0.02
+
+
+def test_optuna_several_objectives():
+    def objective(trial):
+        x, k = trial.suggest_float("x", 0, 1), trial.suggest_int("k", 0, 4)
+        return (x - 0.2) ** 2 + 0.1 * k, -((x - 0.9) ** 2) - 0.1 * k
+
+    study = study_with(WiskiSampler(seed=0), directions=["minimize", "maximize"])
+    study.optimize(objective, n_trials=30)
+    assert len(study.best_trials) >= 10
+    assert all(trial.params["k"] == 0 for trial in study.best_trials)
+    assert min(t.values[0] for t in study.best_trials) < 0.01 and max(t.values[1] for t in study.best_trials) > -0.01
+    four = study_with(WiskiSampler(seed=0), directions=["minimize"] * 4)
+    with pytest.raises(wiski.WiskiError, match="objectives: 4 are too many"):
+        four.optimize(lambda trial: [trial.suggest_float("x", 0, 1)] * 4, n_trials=2)

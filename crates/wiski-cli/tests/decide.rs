@@ -266,3 +266,82 @@ fn a_number_that_only_some_choices_have() {
         assert!(done.code == Some(2) && done.err.contains(words), "{}", done.err);
     }
 }
+
+/// x + y is to be small where x y is at least a quarter: both are a half.
+#[cfg(unix)]
+const TRADE: &str = "awk -v x=$1 -v y=$2 'BEGIN { print \"{\\\"sum\\\": 9}\"; \
+    printf \"{\\\"sum\\\": %.9f, \\\"short\\\": %.9f, \\\"gap\\\": %.9f}\\n\", x + y, 0.25 - x * y, (x-y)*(x-y) }'\n";
+
+#[cfg(unix)]
+#[test]
+fn constraints_of_a_program() {
+    let folder = Folder::new();
+    folder.write("space.toml", "[x]\nmin = 0\nmax = 1\n\n[y]\nmin = 0\nmax = 1\n");
+    folder.write("train", TRADE);
+    let run = |extra: &str| {
+        let mut command = folder.command(&format!("optimize --space space.toml --quiet --json {extra}"));
+        command.args(["--command", "sh ./train {x} {y}"]).output().unwrap()
+    };
+    let output = run("--key sum --constraint short --steps 25 --state s.wiski --report out");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let best = json["best"]["value"].as_f64().unwrap();
+    // No feasible sum is below 1.
+    assert!((1.0..1.05).contains(&best), "{json}");
+    let feasible = json["feasible"].as_u64().unwrap();
+    assert!((1..25).contains(&feasible), "{json}");
+    assert!(folder.read("out/index.html").contains("<svg"));
+    // By hand: a better value at which the constraint does not hold changes nothing, one at which it holds does.
+    folder.ok("optimize tell s.wiski --at x=0.1,y=0.1 --value 0.2 --constraint short=0.24");
+    assert_eq!(folder.json("optimize best s.wiski --json")["best"], json["best"]);
+    folder.ok("optimize tell s.wiski --at x=0.2,y=0.2 --value 0.4 --constraint short=-0.01");
+    assert_eq!(folder.json("optimize best s.wiski --json")["best"]["value"], 0.4);
+    assert!(folder.ok("optimize best s.wiski").contains("feasible"));
+    let tell = "optimize tell s.wiski --at x=0.2,y=0.2 --value 0.4";
+    folder.rejected(tell, "a value of 'short' is missing");
+    folder.rejected(&format!("{tell} --constraint long=1"), "the search has no 'long'");
+    folder.rejected(&format!("{tell} --constraint short=much"), "'much' is not a number");
+    folder.rejected(&format!("{tell},0.5 --constraint short=1"), "further objectives has 1 values where 0");
+    // What a program does not say, and what another search was for.
+    let error = |extra: &str| String::from_utf8(run(extra).stderr).unwrap();
+    assert!(error("--key sum --constraint long --steps 2").contains("its result has no number 'long'"));
+    assert!(error("--constraint short --steps 2").contains("--key: say where"));
+    assert!(error("--key sum --steps 30 --state s.wiski").contains("other objectives or constraints"));
+    assert!(error("--key sum --constraint short --acquisition ucb").contains("expected improvement"));
+    folder.rejected("optimize --function branin --constraint c", "one objective and no constraints");
+}
+
+#[cfg(unix)]
+#[test]
+fn the_front_of_a_program() {
+    let folder = Folder::new();
+    folder.write("space.toml", "[x]\nmin = 0\nmax = 1\n\n[y]\nmin = 0\nmax = 1\n");
+    folder.write("train", TRADE);
+    let run = |extra: &str| {
+        let mut command = folder.command(&format!("optimize --space space.toml --quiet {extra}"));
+        command.args(["--command", "sh ./train {x} {y}"]).output().unwrap()
+    };
+    // A small sum and a large gap: from nothing of both to a sum of 1 with a gap of 1.
+    let output = run(
+        "--key sum,gap --goals min,max --constraint short --steps 30 --jobs 2 --json --report out --state s.wiski",
+    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let front = json["front"].as_array().unwrap();
+    assert!(front.len() >= 5 && json["best"].is_null(), "{json}");
+    let values: Vec<[f64; 2]> =
+        front.iter().map(|point| [0, 1].map(|k| point["values"][k].as_f64().unwrap())).collect();
+    // With x y = 1/4 the gap is s² − 1 for a sum of s: the front, up to x = 1 and y = 1/4.
+    assert!(values.iter().all(|[sum, gap]| *gap <= sum * sum - 1.0 + 1e-6), "{values:?}");
+    assert!(values.iter().any(|v| v[0] < 1.1) && values.iter().any(|v| v[1] > 0.45), "{values:?}");
+    assert!(folder.ok("optimize best s.wiski").contains("on the front"));
+    let error = |extra: &str| String::from_utf8(run(extra).stderr).unwrap();
+    assert!(error("--key sum --goals min,max").contains("1 are given, and there are 2 objectives"));
+    assert!(error("--key a,b,c,d --goals min,min,min,min").contains("4 are too many"));
+    folder.ok("optimize new t.wiski --space space.toml --goals min,max");
+    folder.ok("optimize tell t.wiski --at x=0.5,y=0.5 --value=-1,2");
+    folder.rejected(
+        "optimize tell t.wiski --at x=0.5,y=0.5 --value 1",
+        "further objectives has 0 values where 1",
+    );
+}

@@ -92,7 +92,7 @@ fn many_results_at_once_are_one_fit() {
     let f = |x: &[f64]| (x[0] - 0.3).powi(2) + (x[1] - 0.8).powi(2);
     let mut told = Optimizer::new(space.clone(), settings(0)).unwrap();
     let points = told.ask(120).unwrap();
-    let trial = |x: &Vec<f64>| Trial { x: x.clone(), outcome: Outcome::Value(f(x)), variance: None };
+    let trial = |x: &Vec<f64>| Trial::new(x.clone(), f(x));
     told.tell_all(&points.iter().map(trial).collect::<Vec<_>>()).unwrap();
     assert!(told.pending().is_empty() && told.trials().len() == 120);
     assert_eq!(told.surrogate().unwrap().count(), 120);
@@ -108,7 +108,7 @@ fn many_results_at_once_are_one_fit() {
     let mut bad: Vec<Trial> = points.iter().take(40).map(trial).collect();
     bad[30].outcome = Outcome::Value(f64::NAN);
     assert!(told.tell_all(&bad).is_err());
-    bad[30] = Trial { x: vec![2.0, 0.5], outcome: Outcome::Value(1.0), variance: None };
+    bad[30] = Trial::new(vec![2.0, 0.5], 1.0);
     assert!(told.tell_all(&bad).is_err());
     assert_eq!(told.trials().len(), before);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,8 +41,11 @@ class Optimizer:
         ``{"choices": [16, 32, None]}``, which counts as as many dimensions as there are choices. One that is there only
         for some choices says so, as ``{"range": (0, 1), "only_if": {"solver": ["sgd"]}}``, after that choice. With a
         mapping from names, points are dictionaries, whose whole numbers are ``int``; with a sequence, arrays.
-    maximize : bool, default=False
-        Whether large values are wanted.
+    maximize : bool or sequence of bool, default=False
+        Whether large values are wanted. A sequence says it for each of two or three objectives; the answer is then
+        ``front``.
+    constraints : int or sequence of str, default=0
+        Values that come with every result and must not be positive: how many, or their names.
     strategy : str, default="logei"
         ``"logei"``, ``"ei"``, ``"ucb"``, ``"ucb:4"``, ``"pi"``, ``"mes"`` (information about the maximum) or
         ``"thompson"``. Several points are found together, or one after the other with ``"greedy "`` in front.
@@ -79,7 +83,8 @@ class Optimizer:
         self,
         space: Any,
         *,
-        maximize: bool = False,
+        maximize: bool | Sequence[bool] = False,
+        constraints: int | Sequence[str] = 0,
         strategy: str = "logei",
         initial: int | None = None,
         exact_until: int | None = None,
@@ -95,10 +100,13 @@ class Optimizer:
         given = [_dimension(str(name), entry, self._choices) for name, entry in entries]
         if self._choices and not self._named:
             raise WiskiError("space: choices need names, so that points can be dictionaries")
+        goals = [bool(maximize)] if isinstance(maximize, (bool, np.bool_)) else [bool(goal) for goal in maximize]
+        names = [f"c{i}" for i in range(constraints)] if isinstance(constraints, int) else list(constraints)
         seed = secrets.randbits(63) if random_state is None else int(random_state)
         self._search = _core.Optimizer(
             given,
-            maximize,
+            goals,
+            names,
             strategy,
             initial,
             exact_until,
@@ -164,40 +172,74 @@ class Optimizer:
         they are told, and are not proposed again."""
         return self._points(self._search.ask(q))
 
-    def tell(self, X: Any, y: Any, noise: Any = None) -> None:
+    def tell(self, X: Any, y: Any, noise: Any = None, *, constraints: Any = None) -> None:
         """Learn what was found at one point or several, which need not have been asked for. A value of NaN or None
-        says that the trial failed, and infinity that the point is as bad as can be. ``noise`` is the variance of each value, with ``known_noise``."""
+        says that the trial failed, and infinity that the point is as bad as can be. ``noise`` is the variance of each
+        value, with ``known_noise``. With several objectives a point has a value for each, and ``constraints`` are the
+        values of the constraints at each point, which hold where they are zero or less."""
         if isinstance(X, Mapping):
             X = [X]
         if len(X) and isinstance(X[0], Mapping):
             space = self._search.space
             X = [self._coordinates(space, point) for point in X]
         X = np.atleast_2d(np.asarray(X, dtype=np.float64))
-        values = np.atleast_1d(np.asarray(y, dtype=np.float64))
-        if values.ndim != 1:
-            raise WiskiError(f"y has the shape {values.shape}: a value for each point is needed")
-        told = [None if np.isnan(value) else float(value) for value in values]
+        objectives = len(self._search.maximize)
+        if objectives == 1:
+            values = np.atleast_1d(np.asarray(y, dtype=np.float64))
+            if values.ndim != 1:
+                raise WiskiError(f"y has the shape {values.shape}: a value for each point is needed")
+            values = values[:, None]
+        else:
+            failed = [math.nan] * objectives
+            rows = failed if y is None else [failed if row is None else row for row in y]
+            values = _table(np.asarray(rows, dtype=np.float64), "y", X, objectives)
+        told = [None if np.isnan(row).any() else row.tolist() for row in values]
         if noise is not None:
             noise = np.atleast_1d(np.asarray(noise, dtype=np.float64)).tolist()
-        self._search.tell(X.tolist(), told, noise)
+        if constraints is not None:
+            limits = _table(np.asarray(constraints, dtype=np.float64), "constraints", X, len(self._search.constraints))
+            constraints = limits.tolist()
+        self._search.tell(X.tolist(), told, noise, constraints)
 
     @property
     def best(self) -> Best | None:
-        """The best point measured so far and its value. With noise that may have been luck: see ``recommend``."""
+        """The best point measured so far and its value, of those at which every constraint holds; None before there is
+        one. With noise that may have been luck: see ``recommend``."""
+        if len(self._search.maximize) > 1:
+            raise WiskiError("best: of several objectives there is a front instead")
         best = self._search.best()
         return None if best is None else Best(self._point(best[0]), best[1])
 
+    @property
+    def front(self) -> tuple[Any, np.ndarray]:
+        """The points that no other surpasses in one objective without falling behind in another, of those at which
+        every constraint holds, and an array of their values, a row for each."""
+        X, y, _ = self._search.front()
+        return self._points(X), y
+
+    def feasibility(self, x: Any) -> float | None:
+        """The probability that every constraint holds at a point. None before the initial design is complete."""
+        row = self._coordinates(self._search.space, x) if isinstance(x, Mapping) else [float(v) for v in x]
+        return self._search.feasibility(row)
+
     def recommend(self) -> Recommendation | None:
-        """The tried point with the best predicted value: what to use in the end when measurements are noisy. None
-        before the initial design is complete."""
+        """The tried point with the best predicted value, of those at which every constraint was found to hold: what to
+        use in the end when measurements are noisy. None before the initial design is complete, and for several
+        objectives."""
         best = self._search.recommend()
         return None if best is None else Recommendation(self._point(best[0]), *best[1:])
 
     @property
     def trials(self) -> tuple[Any, np.ndarray]:
-        """All points told, in their order, and their values (NaN for those that failed)."""
-        X, y = self._search.trials()
-        return self._points(X), y
+        """All points told, in their order, and their values (NaN for those that failed): one for each, or a row of
+        them if there are several objectives."""
+        X, y, _ = self._search.trials()
+        return self._points(X), y[:, 0] if y.shape[1] == 1 else y
+
+    @property
+    def constraints(self) -> np.ndarray:
+        """The values of the constraints at all points told, a row for each (NaN for those that failed)."""
+        return self._search.trials()[2]
 
     @property
     def pending(self) -> Any:
@@ -222,6 +264,14 @@ class Optimizer:
         search._named = note.get("named", search.names != invented)
         search._choices = note.get("choices", {})
         return search
+
+
+def _table(values: np.ndarray, name: str, X: np.ndarray, width: int) -> np.ndarray:
+    """Several values for each point, a row for each; one point may do without the row."""
+    table = values[None] if values.ndim == 1 and len(X) == 1 else values
+    if table.ndim != 2 or table.shape != (len(X), width):
+        raise WiskiError(f"{name} has the shape {values.shape}: {width} values for each of {len(X)} points are needed")
+    return table
 
 
 _Given = tuple[str, float, float, bool, bool, list[str], "tuple[str, list[int]] | None"]

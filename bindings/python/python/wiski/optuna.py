@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.samplers import BaseSampler, RandomSampler
+from optuna.samplers._base import _process_constraints_after_trial
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
@@ -23,6 +24,9 @@ from wiski._optimizer import Optimizer
 
 # So many coordinates can be searched together; a choice between n > 2 counts as n.
 _MOST = 50
+
+# What Optuna keeps constraints under: a list of them, or each with its name after a colon.
+_CONSTRAINTS = "constraints"
 
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
@@ -36,11 +40,18 @@ class WiskiSampler(BaseSampler):
     is left is drawn at random. A trial that was pruned counts as one that ended where others ended that were as good
     at the same step; one that failed, as no better than the average.
 
+    Constraints (``trial.set_constraint``, or ``constraints_func``) hold where they are zero or less: the best trial is
+    sought at which all of them hold. A trial without them, in a study that has some, counts as failed. Studies of two and
+    three objectives are searched for their front, by the expected improvement of the hypervolume.
+
     Parameters
     ----------
     seed : int, default=None
         The seed of everything random; trials of a study differ with the same seed, whichever process runs them. None
         is a seed that nobody knows.
+    constraints_func : callable, default=None
+        The constraints of a trial that has ended, as other samplers take it: called with the trial, it gives a sequence
+        of numbers.
     parameters
         Further parameters of :class:`wiski.Optimizer`, such as ``strategy`` or ``initial``.
 
@@ -55,21 +66,32 @@ class WiskiSampler(BaseSampler):
     True
     """
 
-    def __init__(self, seed: int | None = None, **parameters: Any) -> None:
-        for taken in ("maximize", "known_noise", "random_state"):
+    def __init__(
+        self,
+        seed: int | None = None,
+        *,
+        constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
+        **parameters: Any,
+    ) -> None:
+        for taken in ("maximize", "constraints", "known_noise", "random_state"):
             if taken in parameters:
                 raise TypeError(f"WiskiSampler: {taken} is not a parameter of the sampler")
         # What is wrong with the parameters is said now, not by the first trial that is proposed.
         Optimizer({"x": (0, 1)}, **parameters)
         self._seed = secrets.randbits(32) if seed is None else int(seed)
         self._parameters = parameters
+        self._constraints_func = constraints_func
         self._searches: dict[Any, _Search] = {}
         self._random: dict[Any, RandomSampler] = {}
         self._lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
         # Searches are made anew from what a study knows.
-        return {"_seed": self._seed, "_parameters": self._parameters}
+        return {
+            "_seed": self._seed,
+            "_parameters": self._parameters,
+            "_constraints_func": self._constraints_func,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -86,16 +108,15 @@ class WiskiSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        self._raise_error_if_multi_objective(study)
         if not search_space:
             return {}
         with self._lock:
-            space = _space_of(study)
+            space, names = _space_of(study), _constraint_names(study)
             key = (id(study._storage), study._study_id)
             search = self._searches.get(key)
-            if search is None or search.space != space:
-                maximize = study.direction == StudyDirection.MAXIMIZE
-                search = _Search(space, maximize, self._seed, self._parameters)
+            if search is None or (search.space, search.constraints) != (space, names):
+                maximize = [direction == StudyDirection.MAXIMIZE for direction in study.directions]
+                search = _Search(space, names, maximize, self._seed, self._parameters)
                 self._searches = {key: search, **{k: s for k, s in self._searches.items() if k != key}}
                 # Those of a few studies that take turns.
                 self._searches = dict(list(self._searches.items())[:8])
@@ -115,6 +136,8 @@ class WiskiSampler(BaseSampler):
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
+        if self._constraints_func is not None:
+            _process_constraints_after_trial(self._constraints_func, study, trial, state)
         with self._lock:
             self._random.pop((id(study._storage), study._study_id, trial.number), None)
 
@@ -122,13 +145,24 @@ class WiskiSampler(BaseSampler):
 class _Search:
     """The search of one study in one space."""
 
-    def __init__(self, space: dict[str, Any], maximize: bool, seed: int, parameters: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        space: dict[str, Any],
+        constraints: list[str],
+        maximize: list[bool],
+        seed: int,
+        parameters: dict[str, Any],
+    ) -> None:
         self.space = space
+        self.constraints = constraints
         self._told: set[int] = set()
         # What was asked for here and has not ended, by the number of the trial.
         self._asked: dict[int, dict[str, Any]] = {}
         dimensions = {name: _dimension(*described) for name, described in space.items()}
-        self._optimizer = Optimizer(dimensions, maximize=maximize, random_state=seed, **parameters)
+        self._objectives = len(maximize)
+        self._optimizer = Optimizer(
+            dimensions, maximize=maximize, constraints=constraints, random_state=seed, **parameters
+        )
 
     def propose(self, study: Study, trial: FrozenTrial) -> dict[str, Any]:
         trials = study.get_trials(deepcopy=False)
@@ -151,7 +185,8 @@ class _Search:
 
     def _learn(self, finished: list[FrozenTrial]) -> None:
         """Tell what trials have found since."""
-        points, values = [], []
+        points, values, limits = [], [], []
+        failed = [np.nan] * self._objectives
         completed = [trial for trial in finished if trial.state == TrialState.COMPLETE]
         for trial in finished:
             if trial.number in self._told:
@@ -160,16 +195,27 @@ class _Search:
             if point is None:
                 continue
             self._told.add(trial.number)
+            value: Sequence[float] | None = None
             if trial.state == TrialState.COMPLETE:
-                value = trial.value
+                value = trial.values
             elif trial.state == TrialState.PRUNED:
-                value = _expected_end(trial, completed)
-            else:
-                value = None
+                # Only a study of one objective prunes.
+                end = _expected_end(trial, completed)
+                value = None if end is None else [end]
+            own = _constraints_of(trial)
+            held = [own.get(name, np.nan) for name in self.constraints]
+            if value is None or np.isnan(value).any() or np.isnan(held).any():
+                value, held = failed, [0.0] * len(held)
             points.append(point)
-            values.append(np.nan if value is None else value)
+            values.append(value)
+            limits.append(held)
         if points:
-            self._optimizer.tell(points, values)
+            told = np.asarray(values, dtype=np.float64)
+            self._optimizer.tell(
+                points,
+                told[:, 0] if self._objectives == 1 else told,
+                constraints=limits if self.constraints else None,
+            )
 
     def _point(self, parameters: dict[str, Any]) -> dict[str, Any] | None:
         """The parameters of a trial as a point of the space, if they are one."""
@@ -186,6 +232,22 @@ class _Search:
                 return None
             point[name] = place
         return point
+
+
+def _constraints_of(trial: FrozenTrial) -> dict[str, float]:
+    """The constraints of a trial by name."""
+    found = {str(i): float(value) for i, value in enumerate(trial.system_attrs.get(_CONSTRAINTS) or ())}
+    start = _CONSTRAINTS + ":"
+    for key, value in trial.system_attrs.items():
+        if key.startswith(start):
+            found[key[len(start) :]] = float(value)
+    return found
+
+
+def _constraint_names(study: Study) -> list[str]:
+    """The names of all constraints that trials have."""
+    trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
+    return sorted({name for trial in trials for name in _constraints_of(trial)})
 
 
 def _space_of(study: Study) -> dict[str, Any]:

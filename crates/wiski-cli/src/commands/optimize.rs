@@ -12,10 +12,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
-use wiski::decide::{Acquisition, Goal, Optimizer, OptimizerSettings, Outcome, Strategy};
+use wiski::decide::{Acquisition, Goal, Optimizer, OptimizerSettings, Outcome, Strategy, Trial};
 use wiski::persist;
 
 use crate::files::{Inputs, Waiting};
+use crate::model_options::number;
 use crate::names;
 use crate::output::say;
 
@@ -55,9 +56,10 @@ pub(crate) struct Optimize {
     #[arg(long, value_name = "COMMAND", requires = "space")]
     command: Option<String>,
 
-    /// Read the result from this key of the last JSON object that the command prints
-    #[arg(long, value_name = "KEY", requires = "command")]
-    key: Option<String>,
+    /// Read the result from this key of the last JSON object that the command prints; several keys are the values of
+    /// --goals
+    #[arg(long, value_name = "KEY,…", value_delimiter = ',', requires = "command")]
+    key: Vec<String>,
 
     /// Run so many commands at once
     #[arg(long, default_value_t = 1, value_name = "JOBS", requires = "command")]
@@ -114,6 +116,15 @@ struct SearchOptions {
     #[arg(long)]
     maximize: bool,
 
+    /// Several objectives, up to three: min or max for each. The answer is the front of points that no other surpasses
+    #[arg(long, value_enum, value_name = "GOAL,…", value_delimiter = ',', conflicts_with = "maximize")]
+    goals: Vec<Wanted>,
+
+    /// A constraint, which holds where its value is zero or less: the key of that value in the JSON object that a command
+    /// prints (with --key), or the name by which it is told. May be given several times
+    #[arg(long, value_name = "NAME")]
+    constraint: Vec<String>,
+
     /// How points are chosen
     #[arg(long, value_enum, default_value_t = Choice::LogEi, value_name = "CRITERION")]
     acquisition: Choice,
@@ -148,6 +159,20 @@ struct SearchOptions {
     /// The seed of everything random
     #[arg(long, default_value_t = 0)]
     seed: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Wanted {
+    /// Small values
+    Min,
+    /// Large values
+    Max,
+}
+
+impl Wanted {
+    fn goal(self) -> Goal {
+        if self == Self::Max { Goal::Maximize } else { Goal::Minimize }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -209,9 +234,18 @@ struct Tell {
     /// The point, as rate=0.01,layers=3
     #[arg(long, value_name = "NAME=VALUE,…", required = true)]
     at: Vec<String>,
-    /// What was found
-    #[arg(long, allow_negative_numbers = true, required_unless_present = "failed")]
-    value: Option<f64>,
+    /// What was found: a number, or one for each objective
+    #[arg(
+        long,
+        allow_hyphen_values = true,
+        value_delimiter = ',',
+        value_name = "VALUE,…",
+        required_unless_present = "failed"
+    )]
+    value: Vec<f64>,
+    /// The values of the constraints
+    #[arg(long, value_name = "NAME=VALUE,…", conflicts_with = "failed")]
+    constraint: Vec<String>,
     /// The trial gave no value
     #[arg(long, conflicts_with = "value")]
     failed: bool,
@@ -244,8 +278,15 @@ impl SearchOptions {
             Some(a) if self.greedy => Strategy::Greedy(a),
             Some(a) => Strategy::Joint(a),
         };
+        let goals: Vec<Goal> = match self.goals.as_slice() {
+            [] if self.maximize => vec![Goal::Maximize],
+            [] => vec![Goal::Minimize],
+            several => several.iter().map(|wanted| wanted.goal()).collect(),
+        };
         Ok(OptimizerSettings {
-            goal: if self.maximize { Goal::Maximize } else { Goal::Minimize },
+            goal: goals[0],
+            further: goals[1..].to_vec(),
+            constraints: self.constraint.clone(),
             strategy,
             initial: self.initial,
             grid: self.grid,
@@ -311,18 +352,38 @@ impl Tell {
             bail!("--at: a value of '{}' is missing", dimension.name);
         }
         let x: Vec<f64> = x.into_iter().flatten().collect();
-        match self.value {
-            Some(value) => optimizer.tell(&x, value)?,
-            None => optimizer.tell_failed(&x)?,
-        }
-        if let (Some(value), Some(Outcome::Failed)) =
-            (self.value, optimizer.trials().last().map(|t| t.outcome))
-        {
+        let trial = match self.value.split_first() {
+            Some((first, further)) => {
+                let constraints = self.constraints(optimizer.settings())?;
+                Trial::new(x, *first).with_further(further).with_constraints(constraints)
+            }
+            None => Trial::failed(x),
+        };
+        optimizer.tell_trial(&trial)?;
+        if !self.value.is_empty() && optimizer.trials().last().map(|t| t.outcome) == Some(Outcome::Failed) {
+            let value = self.value.iter().map(f64::to_string).collect::<Vec<_>>().join(", ");
             eprintln!(
                 "wiski: {value} cannot be believed beside the other results; the trial counts as failed"
             );
         }
         persist::save(&self.state, &optimizer)?;
         Ok(())
+    }
+    /// The values of the constraints, in their order.
+    fn constraints(&self, settings: &OptimizerSettings) -> Result<Vec<f64>> {
+        let mut values = vec![None; settings.constraints.len()];
+        for entry in names::split_all(&self.constraint) {
+            let (name, value) = entry
+                .split_once('=')
+                .with_context(|| format!("--constraint: '{entry}' is not name=value"))?;
+            let place = settings.constraints.iter().position(|known| known == name);
+            let place = place.with_context(|| format!("--constraint: the search has no '{name}'"))?;
+            values[place] = Some(number("--constraint", value)?);
+        }
+        let named = values.into_iter().zip(&settings.constraints);
+        let given = |(value, name): (Option<f64>, &String)| {
+            value.with_context(|| format!("--constraint: a value of '{name}' is missing"))
+        };
+        named.map(given).collect()
     }
 }

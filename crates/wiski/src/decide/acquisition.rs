@@ -117,7 +117,7 @@ impl Acquisition {
     }
 
     /// The closed form for one point, with its derivatives in mean and variance.
-    fn of_one(&self, mu: f64, variance: f64, best: f64) -> (f64, [f64; 2]) {
+    pub(super) fn of_one(&self, mu: f64, variance: f64, best: f64) -> (f64, [f64; 2]) {
         // Where nothing is uncertain, the limit: a tiny deviation keeps every formula finite.
         let sigma = variance.max(1e-300).sqrt();
         let by_sigma_to_variance = 0.5 / sigma;

@@ -10,10 +10,10 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::maximize::sobol;
-use super::{BaseSamples, Dimension, Incumbent, Maximizer, Proposer, Space, Surrogate};
+use super::maximize::{Criterion, sobol};
+use super::propose::climb;
+use super::{Dimension, Maximizer, Space};
 use crate::error::Result;
-use crate::posterior::Joint;
 
 /// The most combinations of choices that are climbed for a point.
 const MOST_COMBINATIONS: usize = 48;
@@ -29,75 +29,32 @@ pub(super) fn is_continuous(space: &Space) -> bool {
     space.dimensions().iter().all(|d| d.choices.is_empty() && !d.integer)
 }
 
-/// A surrogate whose box is smaller.
-struct Within<'a> {
-    surrogate: &'a dyn Surrogate,
-    sides: Vec<(f64, f64)>,
-}
-
-impl Surrogate for Within<'_> {
-    fn dim(&self) -> usize {
-        self.surrogate.dim()
-    }
-
-    fn bounds(&self) -> Vec<(f64, f64)> {
-        self.sides.clone()
-    }
-
-    fn noise(&self) -> f64 {
-        self.surrogate.noise()
-    }
-
-    fn mean(&self, x: &[f64]) -> Result<f64> {
-        self.surrogate.mean(x)
-    }
-
-    fn predict(&self, x: &[f64], out: &mut Joint) -> Result<()> {
-        self.surrogate.predict(x, out)
-    }
-
-    fn vjp(
-        &self,
-        x: &[f64],
-        joint: &Joint,
-        by_mean: &[f64],
-        by_covariance: &[f64],
-        gradient: &mut [f64],
-    ) -> Result<()> {
-        self.surrogate.vjp(x, joint, by_mean, by_covariance, gradient)
-    }
-}
-
-/// The point of a space that promises most, in coordinates [−1, 1]. `taken` are points whose result is known.
+/// The point of a space that promises most by a criterion, in coordinates [−1, 1], within `sides`. `taken` are points
+/// whose result is known, and `place` is the best of them.
 pub(super) fn propose(
-    proposer: &Proposer,
+    maximizer: &Maximizer,
     space: &Space,
-    surrogate: &dyn Surrogate,
-    incumbent: &Incumbent,
+    criterion: &mut dyn Criterion,
+    (sides, place): (&[(f64, f64)], Option<&[f64]>),
     taken: &[f64],
     seed: u64,
 ) -> Result<Vec<f64>> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let sides = surrogate.bounds();
-    let all = combinations(space, incumbent, &mut rng);
-    let Maximizer { raw_samples, restarts, iterations } = proposer.maximizer;
+    let all = combinations(space, place, &mut rng);
     let share = |total: usize, least: usize| total.div_ceil(all.len()).max(least);
     let maximizer = Maximizer {
-        raw_samples: share(raw_samples, 32),
-        restarts: share(restarts, FEWEST_CLIMBS),
-        iterations,
+        raw_samples: share(maximizer.raw_samples, 32),
+        restarts: share(maximizer.restarts, FEWEST_CLIMBS),
+        iterations: maximizer.iterations,
     };
-    let proposer = Proposer { maximizer, ..*proposer };
-    let samples = BaseSamples::new(1, 1, seed);
     let mut best: Option<(bool, f64, Vec<f64>)> = None;
     for (i, chosen) in all.iter().enumerate() {
         let fixed = |(side, fixed): (&(f64, f64), &Option<f64>)| fixed.map_or(*side, |at| (at, at));
-        let within = Within { surrogate, sides: sides.iter().zip(chosen).map(fixed).collect() };
-        let own = incumbent.placed_at(chosen);
-        let mut x = proposer.propose(&within, &own, 1, seed.wrapping_add(i as u64))?;
-        let mut joint = Joint::default();
-        let mut value =
-            |x: &[f64]| proposer.acquisition.value(surrogate, (x, incumbent, &samples), &mut joint);
+        let within: Vec<(f64, f64)> = sides.iter().zip(chosen).map(fixed).collect();
+        let moved: Option<Vec<f64>> =
+            place.map(|x| x.iter().zip(chosen).map(|(x, at)| at.unwrap_or(*x)).collect());
+        let mut x = climb(&maximizer, criterion, &within, moved.as_deref(), 1, seed.wrapping_add(i as u64))?;
+        let mut value = |x: &[f64]| criterion.evaluate(x, None);
         round(space, &mut x, &mut value)?;
         let is_new = |x: &[f64]| !taken.chunks_exact(x.len()).any(|t| is_same(t, x));
         let mut found = (is_new(&x), value(&x)?, x);
@@ -105,7 +62,7 @@ pub(super) fn propose(
             // Another point instead, of some that are spread over the box.
             let place = |u: Vec<f64>| {
                 let inside = |(u, (lo, hi)): (f64, &(f64, f64))| 0.5 * (lo + u * (hi - lo) + 1.0);
-                let unit: Vec<f64> = u.into_iter().zip(&within.sides).map(inside).collect();
+                let unit: Vec<f64> = u.into_iter().zip(&within).map(inside).collect();
                 space.to_unit(&space.values(&unit))
             };
             for unit in sobol(found.2.len(), SPREAD, seed).map(place) {
@@ -129,20 +86,9 @@ fn is_same(a: &[f64], b: &[f64]) -> bool {
     a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9)
 }
 
-impl Incumbent {
-    /// The same with its place moved to given coordinates.
-    fn placed_at(&self, fixed: &[Option<f64>]) -> Self {
-        let moved = |(x, mean): &(Vec<f64>, f64)| {
-            let own = x.iter().zip(fixed).map(|(x, at)| at.unwrap_or(*x)).collect();
-            (own, *mean)
-        };
-        Self { place: self.place.as_ref().map(moved), maxima: self.maxima.clone() }
-    }
-}
-
 /// Combinations of choices, as coordinates in [−1, 1] where they are fixed: all, or that of the incumbent, those next
 /// to it, and others at random.
-fn combinations(space: &Space, incumbent: &Incumbent, rng: &mut Xoshiro256PlusPlus) -> Vec<Vec<Option<f64>>> {
+fn combinations(space: &Space, place: Option<&[f64]>, rng: &mut Xoshiro256PlusPlus) -> Vec<Vec<Option<f64>>> {
     let choices: Vec<usize> = space.dimensions().iter().map(|d| d.choices.len()).collect();
     let count = choices.iter().filter(|&&n| n > 0).try_fold(1usize, |all, &n| all.checked_mul(n));
     let mut picked: Vec<Vec<usize>> = Vec::new();
@@ -161,8 +107,7 @@ fn combinations(space: &Space, incumbent: &Incumbent, rng: &mut Xoshiro256PlusPl
             picked.push(choices.iter().map(pick).collect());
         }
     } else {
-        let place = incumbent.place.as_ref().filter(|(x, _)| x.len() == space.coordinates());
-        if let Some((x, _)) = place {
+        if let Some(x) = place.filter(|x| x.len() == space.coordinates()) {
             let unit: Vec<f64> = x.iter().map(|h| 0.5 * (h + 1.0)).collect();
             let values = space.values(&unit);
             let best: Vec<usize> =

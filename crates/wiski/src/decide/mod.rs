@@ -6,6 +6,8 @@
 //!                      └─ function samples (Thompson) ────────────────────────────────────┘   (L-BFGS-B)  (ask/tell)
 //! ```
 //!
+//! A search with constraints or several objectives has a surrogate for each, and maximizes what they say together.
+//!
 //! All of it costs the same after ten thousand trials as after ten: the posterior has a fixed size, and a new
 //! result is conditioned on in constant time.
 //!
@@ -14,16 +16,22 @@
 mod acquisition;
 mod active;
 mod batch;
+mod choose;
 mod functions;
 mod maximize;
+mod merit;
 mod mixed;
 mod optimizer;
 mod pairs;
+mod pareto;
 mod plausible;
 mod propose;
 mod region;
+mod seen;
+mod settings;
 mod space;
 mod surrogate;
+mod trial;
 
 pub use crate::posterior::Surrogate;
 pub use acquisition::{Acquisition, Question};
@@ -31,7 +39,9 @@ pub use active::{IntegratedVariance, choose_rows};
 pub use batch::BaseSamples;
 pub use functions::TestFunction;
 pub use maximize::{Maximizer, Maximum};
-pub use optimizer::{Goal, Optimizer, OptimizerSettings, Outcome, Strategy, Trial};
+pub use optimizer::Optimizer;
 pub use propose::{Incumbent, Proposer};
+pub use settings::{Goal, OptimizerSettings, Strategy};
 pub use space::{Condition, Dimension, MOST_DIMENSIONS, Scale, Space};
 pub use surrogate::SurrogateModel;
+pub use trial::{Outcome, Trial};

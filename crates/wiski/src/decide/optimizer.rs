@@ -6,142 +6,22 @@
 //! a criterion says where to look next. Points that were asked for and not yet told are *pending*: the model takes
 //! their predicted mean for granted, so that they are not proposed again.
 //!
+//! Each result may come with values of constraints and of further objectives ([`Optimizer::tell_trial`]). Every one of them
+//! has a model of its own, and the answer is the best point at which all constraints hold, or the front of those.
+//!
 //! The same seed and the same sequence of calls give the same points. An optimizer can be written to a file and
 //! read back ([`crate::persist`]), and goes on to the last bit.
 
-use rand::SeedableRng;
-use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use super::maximize::{Maximum, sobol};
-use super::plausible::Plausible;
-use super::{Acquisition, Incumbent, Maximizer, Proposer, Space, Surrogate, SurrogateModel, mixed};
+use super::merit::log_probability;
+use super::pareto;
+use super::seen::{Results, View};
+use super::{Goal, Incumbent, OptimizerSettings, Outcome, Space, SurrogateModel, Trial};
 use crate::error::{Error, Result, finite, length, positive};
-use crate::kernel::Family;
-use crate::learn::{Bounds, Hyperprior, Rows};
-use crate::model::{Prequential, Schedule};
+use crate::model::Prequential;
 use crate::posterior::{Joint, Prediction};
 use crate::saved::{Restore, restored_after_reading};
-
-/// Whether small or large values are wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Goal {
-    /// The smallest value.
-    #[default]
-    #[serde(alias = "Minimise")]
-    Minimize,
-    /// The largest value.
-    #[serde(alias = "Maximise")]
-    Maximize,
-}
-
-/// How points are proposed after the initial design.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub enum Strategy {
-    /// By a criterion; several points are found together, if it can judge several
-    /// ([`Acquisition::is_joint`]), and one after the other otherwise.
-    Joint(Acquisition),
-    /// By a criterion; several points are found one after the other, each given those before it.
-    Greedy(Acquisition),
-    /// Thompson sampling: each point is the best of a function drawn from the posterior.
-    Thompson,
-}
-
-impl Default for Strategy {
-    fn default() -> Self {
-        Self::Joint(Acquisition::LogExpectedImprovement)
-    }
-}
-
-/// All settings of an [`Optimizer`]; every one has a default.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct OptimizerSettings {
-    /// Whether small or large values are wanted.
-    pub goal: Goal,
-    /// How points are proposed.
-    pub strategy: Strategy,
-    /// The number of points of the initial design; `None` for twice the dimensions plus three.
-    pub initial: Option<usize>,
-    /// Up to so many results the model is an exact process, without a grid: it sees every detail, each point that
-    /// a criterion looks at costs as the square of the results and each fit as their cube. Beyond, grids take over,
-    /// in constant time; 500 results is where both cost about the same. A function that is too rough for the grid,
-    /// and almost without noise, keeps the exact process for twice as many. RBF and Matérn kernels only; with `local` set to true grids are used from the
-    /// start.
-    pub exact_until: usize,
-    /// Grid points per axis; `None` for a choice by the number of dimensions. In more than four: of the grids of
-    /// pairs.
-    pub grid: Option<usize>,
-    /// Prior eigenvalues below this share of the largest are dropped.
-    pub rank_tolerance: f64,
-    /// Whether a search on grids closes in on the best point, with a grid that becomes finer as it does; `None` for
-    /// more than four dimensions, and where the grid is too coarse for what the exact process has seen. Closer to the optimum in the end, and more easily caught in a basin.
-    pub local: Option<bool>,
-    /// The kernel's family on each axis.
-    pub family: Family,
-    /// Priors on hyperparameters by name, in units of the unit cube and of standardized values.
-    pub priors: Vec<(String, Hyperprior)>,
-    /// When hyperparameters are learned.
-    pub schedule: Schedule,
-    /// Whether each result comes with its own noise variance.
-    pub known_noise: bool,
-    /// Samples for criteria of several points.
-    pub samples: usize,
-    /// How hard the criterion is maximized.
-    #[serde(alias = "maximiser")]
-    pub maximizer: Maximizer,
-    /// The seed of everything random.
-    pub seed: u64,
-}
-
-impl Default for OptimizerSettings {
-    /// Matérn 5/2 with the priors that the paper's experiments use, and a weak one on the noise, which without
-    /// any can get stuck at nothing when the first few results are fitted.
-    fn default() -> Self {
-        Self {
-            goal: Goal::default(),
-            strategy: Strategy::default(),
-            initial: None,
-            exact_until: 500,
-            grid: None,
-            // Of a standardized value that leaves out some 10⁻⁵ of the variance.
-            rank_tolerance: 1e-6,
-            local: None,
-            family: Family::Matern52,
-            priors: vec![
-                ("lengthscale".into(), Hyperprior::Gamma { shape: 3.0, rate: 6.0 }),
-                ("outputscale".into(), Hyperprior::Gamma { shape: 2.0, rate: 0.15 }),
-                ("noise".into(), Hyperprior::LogNormal { mu: -4.0, sigma: 2.0 }),
-            ],
-            schedule: Schedule::Geometric { ratio: 1.1 },
-            known_noise: false,
-            samples: 128,
-            maximizer: Maximizer::default(),
-            seed: 0,
-        }
-    }
-}
-
-/// What became of a trial.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub enum Outcome {
-    /// It was measured.
-    Value(f64),
-    /// It gave no value; the model does not learn from it.
-    Failed,
-}
-
-/// A point that was tried.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Trial {
-    /// Where, in the user's values.
-    pub x: Vec<f64>,
-    /// What was found.
-    pub outcome: Outcome,
-    /// The noise variance of the value, where it is known.
-    #[serde(default)]
-    pub variance: Option<f64>,
-}
 
 /// Proposes points and learns from results. See the [module](super).
 ///
@@ -163,25 +43,28 @@ pub struct Trial {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Optimizer {
-    space: Space,
-    settings: OptimizerSettings,
+    pub(super) space: Space,
+    pub(super) settings: OptimizerSettings,
     /// There once the initial design is complete.
     #[serde(alias = "model")]
-    surrogate: Option<Box<SurrogateModel>>,
+    pub(super) surrogate: Option<Box<SurrogateModel>>,
+    /// The models of further objectives, then of slacks of constraints; there when the first is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) beside: Vec<SurrogateModel>,
     /// What went wrong beside the results.
     #[serde(skip)]
     failure: Option<Error>,
-    trials: Vec<Trial>,
-    /// The trials that gave a value, as the model sees them: coordinates in [−1, 1], large values wanted.
+    pub(super) trials: Vec<Trial>,
+    /// The trials that gave a value, as the models see them.
     #[serde(skip)]
-    results: Rows,
-    /// What results are measured against before the model sees them.
+    pub(super) results: Results,
+    /// What results are measured against before the models see them.
     #[serde(skip)]
-    plausible: Plausible,
+    view: View,
     /// Asked for and not yet told, in the user's values.
-    pending: Vec<Vec<f64>>,
+    pub(super) pending: Vec<Vec<f64>>,
     /// How many points were asked for: no random number is used twice.
-    asked: u64,
+    pub(super) asked: u64,
     metrics: Prequential,
     /// Words of whoever keeps this optimizer.
     #[serde(default)]
@@ -193,64 +76,43 @@ restored_after_reading!(Optimizer);
 impl Restore for Optimizer {
     fn restore(&mut self) -> Result<()> {
         self.settings.check()?;
-        if let Some(model) = &self.surrogate {
+        let beside = if self.surrogate.is_some() { self.settings.outputs() - 1 } else { 0 };
+        length("models", beside, self.beside.len())?;
+        for model in self.models() {
             length("dimensions", self.space.coordinates(), model.dim())?;
         }
         self.pending.iter().try_for_each(|x| self.space.to_unit(x).map(|_| ()))?;
-        for Trial { x, outcome, variance } in &self.trials {
-            self.space.to_unit(x)?;
-            if let Outcome::Value(value) = outcome {
-                finite("value", *value, 0)?;
-            }
-            variance.map_or(Ok(()), |variance| positive("noise", variance, 0))?;
+        for trial in &self.trials {
+            self.space.to_unit(&trial.x)?;
+            self.check_lengths(trial)?;
+            trial.values().iter().try_for_each(|value| finite("value", *value, 0))?;
+            trial.constraints.iter().try_for_each(|value| finite("constraint", *value, 0))?;
+            trial.variance.map_or(Ok(()), |variance| positive("noise", variance, 0))?;
         }
         self.review()
     }
 }
 
-impl OptimizerSettings {
-    fn check(&self) -> Result<()> {
-        if self.initial.is_some_and(|n| n < 2) {
-            let reason = "a model needs at least two points to start from".into();
-            return Err(Error::Config { field: "initial".into(), reason });
-        }
-        if self.samples == 0 {
-            return Err(Error::Config { field: "samples".into(), reason: "at least one is needed".into() });
-        }
-        Ok(())
-    }
-}
-
-/// The most points that can be asked for at once.
-const MOST_ASKED: usize = 10_000;
-
-/// So many of the last trials that failed are kept away from.
-const AVOIDED: usize = 32;
-
 /// From so many results at once, and a quarter of those before, a model is made anew instead of led from one to the next.
 const MADE_ANEW: usize = 16;
-
-/// Functions drawn for the distribution of the maximum, and how hard each is maximized: the values of basins
-/// matter, not their last digits.
-const MAXIMA: usize = 10;
-const SAMPLED_MAXIMUM: Maximizer = Maximizer { raw_samples: 256, restarts: 3, iterations: 50 };
 
 impl Optimizer {
     /// An optimizer that has seen nothing yet.
     pub fn new(space: Space, settings: OptimizerSettings) -> Result<Self> {
         settings.check()?;
         Ok(Self {
-            space,
-            settings,
             surrogate: None,
+            beside: Vec::new(),
             failure: None,
             trials: Vec::new(),
-            results: Rows::default(),
-            plausible: Plausible::default(),
+            results: Results::new(settings.outputs()),
+            view: View::default(),
             pending: Vec::new(),
             asked: 0,
             metrics: Prequential::default(),
             note: String::new(),
+            space,
+            settings,
         })
     }
 
@@ -279,10 +141,15 @@ impl Optimizer {
         self.surrogate.as_deref()
     }
 
+    /// The models of all objectives and constraints; none before the initial design is complete.
+    pub(super) fn models(&self) -> impl Iterator<Item = &SurrogateModel> {
+        self.surrogate.as_deref().into_iter().chain(&self.beside)
+    }
+
     /// What the model says about a point, in the user's values; `None` before the initial design is complete. In
     /// more than four dimensions the model covers a box around the best point, and others are rejected.
     pub fn predict(&self, x: &[f64]) -> Result<Option<Prediction>> {
-        let (h, sign) = (self.coordinates(x)?, self.sign());
+        let (h, sign) = (self.coordinates(x)?, self.settings.goal.sign());
         let Some(model) = &self.surrogate else { return Ok(None) };
         let mut prediction = model.predict(&h)?;
         prediction.mean *= sign;
@@ -307,180 +174,174 @@ impl Optimizer {
         &self.metrics
     }
 
-    /// +1 for maximization, −1 for minimization.
-    fn sign(&self) -> f64 {
-        match self.settings.goal {
-            Goal::Maximize => 1.0,
-            Goal::Minimize => -1.0,
+    /// The probability that every constraint holds at a point; `None` before the initial design is complete.
+    pub fn feasibility(&self, x: &[f64]) -> Result<Option<f64>> {
+        let h = self.coordinates(x)?;
+        if self.surrogate.is_none() {
+            return Ok(None);
         }
+        let (mut log, mut joint) = (0.0, Joint::default());
+        for model in self.models().skip(self.settings.objectives()) {
+            model.posterior()?.surrogate().predict(&h, &mut joint)?;
+            log += log_probability(&joint, no_slack(model)).0;
+        }
+        Ok(Some(log.exp()))
     }
 
-    /// The trial with the best value measured. With noise that may have been luck: see
-    /// [`Optimizer::recommend`].
+    /// The trial with the best value measured, of those at which every constraint holds. With noise that may have been
+    /// luck: see [`Optimizer::recommend`]. There is none of several objectives: see [`Optimizer::front`].
     pub fn best(&self) -> Option<&Trial> {
-        let value = |t: &Trial| match t.outcome {
-            Outcome::Value(y) => Some(self.sign() * y),
-            Outcome::Failed => None,
-        };
-        self.trials.iter().filter(|t| value(t).is_some()).max_by(|a, b| {
-            value(a).unwrap_or(f64::NEG_INFINITY).total_cmp(&value(b).unwrap_or(f64::NEG_INFINITY))
-        })
+        if !self.settings.further.is_empty() {
+            return None;
+        }
+        let sign = self.settings.goal.sign();
+        let value = |t: &Trial| t.values().first().map_or(f64::NEG_INFINITY, |y| sign * y);
+        self.trials.iter().filter(|t| t.is_feasible()).max_by(|a, b| value(a).total_cmp(&value(b)))
     }
 
-    /// The tried point with the best predicted value, and that value with its uncertainty: what to use in the
-    /// end when measurements are noisy. `None` before the initial design is complete.
+    /// The trials that no other surpasses (as good in every objective and better in one), of those at which every
+    /// constraint holds, in the order told. With one objective, those with the best value.
+    pub fn front(&self) -> Vec<&Trial> {
+        let feasible: Vec<&Trial> = self.trials.iter().filter(|trial| trial.is_feasible()).collect();
+        let signed = |trial: &&Trial| -> Vec<f64> {
+            trial.values().iter().zip(self.settings.goals()).map(|(y, goal)| goal.sign() * y).collect()
+        };
+        let values: Vec<Vec<f64>> = feasible.iter().map(signed).collect();
+        pareto::front(&values).into_iter().map(|i| feasible[i]).collect()
+    }
+
+    /// The tried point with the best predicted value, of those at which every constraint was found to hold, and that value
+    /// with its uncertainty: what to use in the end when measurements are noisy. `None` before the initial design is
+    /// complete, and for several objectives.
     pub fn recommend(&self) -> Result<Option<(Vec<f64>, f64, f64)>> {
-        let Some(model) = &self.surrogate else { return Ok(None) };
+        let Some(model) = self.surrogate.as_ref().filter(|_| self.settings.further.is_empty()) else {
+            return Ok(None);
+        };
         let posterior = model.posterior()?;
-        let Some((x, mean)) = Incumbent::among(posterior.surrogate(), &model.covered(&self.results))?.place
-        else {
+        let places = if self.settings.constraints.is_empty() {
+            model.covered(self.results.first())
+        } else {
+            self.results.feasible_places()
+        };
+        let Some((x, mean)) = Incumbent::among(posterior.surrogate(), &places)?.place else {
             return Ok(None);
         };
         let mut joint = Joint::default();
         posterior.surrogate().predict(&x, &mut joint)?;
         let scale = model.scale();
-        let value = self.sign() * (scale.shift + scale.scale * mean);
+        let value = self.settings.goal.sign() * (scale.shift + scale.scale * mean);
         Ok(Some((self.to_values(&x), value, scale.scale * joint.variance(0).sqrt())))
     }
 
     /// From the user's values to the model's coordinates, [−1, 1].
-    fn coordinates(&self, x: &[f64]) -> Result<Vec<f64>> {
+    pub(super) fn coordinates(&self, x: &[f64]) -> Result<Vec<f64>> {
         Ok(self.space.to_unit(x)?.into_iter().map(|u| 2.0 * u - 1.0).collect())
     }
 
-    fn to_values(&self, h: &[f64]) -> Vec<f64> {
+    pub(super) fn to_values(&self, h: &[f64]) -> Vec<f64> {
         let unit: Vec<f64> = h.iter().map(|h| 0.5 * (h + 1.0)).collect();
         self.space.values(&unit)
-    }
-
-    /// Proposes q points; they are pending until they are told.
-    pub fn ask(&mut self, q: usize) -> Result<Vec<Vec<f64>>> {
-        if q == 0 || q > MOST_ASKED {
-            let reason = format!("one to {MOST_ASKED} points can be asked for at once, not {q}");
-            return Err(Error::Config { field: "q".into(), reason });
-        }
-        let seed = self.settings.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(self.asked);
-        let points = match &self.surrogate {
-            None => self.design(q),
-            Some(model) => {
-                let h = self.propose(model, q, seed)?;
-                h.chunks_exact(self.space.coordinates()).map(|h| self.to_values(h)).collect()
-            }
-        };
-        self.asked += q as u64;
-        self.pending.extend(points.iter().cloned());
-        Ok(points)
-    }
-
-    /// The next q points of a scrambled Sobol sequence.
-    fn design(&self, q: usize) -> Vec<Vec<f64>> {
-        let from = self.asked as usize;
-        let all = sobol(self.space.coordinates(), from + q, self.settings.seed.wrapping_add(1));
-        all.skip(from).map(|u| self.space.values(&u)).collect()
-    }
-
-    fn propose(&self, model: &SurrogateModel, q: usize, seed: u64) -> Result<Vec<f64>> {
-        let mut posterior = model.posterior()?;
-        for x in &self.pending {
-            posterior.assume_mean(&self.coordinates(x)?)?;
-        }
-        // Where a trial failed nothing is known but that: it is taken to be no better than the average (0), or the same
-        // point would be proposed again and again.
-        let failed = self.trials.iter().rev().filter(|trial| trial.outcome == Outcome::Failed);
-        for trial in failed.take(AVOIDED) {
-            posterior.assume(&self.coordinates(&trial.x)?, 0.0)?;
-        }
-        match self.settings.strategy {
-            Strategy::Joint(acquisition) | Strategy::Greedy(acquisition)
-                if !mixed::is_continuous(&self.space) =>
-            {
-                let incumbent = self.incumbent(model, posterior.surrogate(), acquisition, seed)?;
-                let mut taken = self.results.x.clone();
-                for x in &self.pending {
-                    taken.extend(self.coordinates(x)?);
-                }
-                let mut all = Vec::new();
-                for i in 0..q {
-                    let seed = seed.wrapping_add(i as u64);
-                    let (proposer, surrogate) = (self.proposer(acquisition), posterior.surrogate());
-                    let h = mixed::propose(&proposer, &self.space, surrogate, &incumbent, &taken, seed)?;
-                    posterior.assume_mean(&h)?;
-                    taken.extend_from_slice(&h);
-                    all.extend(h);
-                }
-                Ok(all)
-            }
-            Strategy::Joint(acquisition) if q == 1 || acquisition.is_joint() => {
-                let incumbent = self.incumbent(model, posterior.surrogate(), acquisition, seed)?;
-                self.proposer(acquisition).propose(posterior.surrogate(), &incumbent, q, seed)
-            }
-            Strategy::Greedy(acquisition) | Strategy::Joint(acquisition) => {
-                let incumbent = self.incumbent(model, posterior.surrogate(), acquisition, seed)?;
-                let mut all = Vec::new();
-                for i in 0..q {
-                    let seed = seed.wrapping_add(i as u64);
-                    let h = self.proposer(acquisition).propose(posterior.surrogate(), &incumbent, 1, seed)?;
-                    posterior.assume_mean(&h)?;
-                    all.extend(h);
-                }
-                Ok(all)
-            }
-            Strategy::Thompson => {
-                let maximizer = &self.settings.maximizer;
-                let sampled_maxima = sampled_maxima(model, q, maximizer, seed)?;
-                Ok(sampled_maxima.into_iter().flat_map(|m| m.x).collect())
-            }
-        }
-    }
-
-    fn proposer(&self, acquisition: Acquisition) -> Proposer {
-        Proposer { acquisition, samples: self.settings.samples, maximizer: self.settings.maximizer }
-    }
-
-    /// The tried point with the best mean and, where the criterion needs them, maxima of drawn functions.
-    fn incumbent(
-        &self,
-        model: &SurrogateModel,
-        posterior: &dyn Surrogate,
-        acquisition: Acquisition,
-        seed: u64,
-    ) -> Result<Incumbent> {
-        let mut incumbent = Incumbent::among(posterior, &model.covered(&self.results))?;
-        if acquisition == Acquisition::MaxValueEntropy {
-            let best = incumbent.best();
-            let sampled_maxima = sampled_maxima(model, MAXIMA, &SAMPLED_MAXIMUM, seed)?;
-            // The maximum is not below a value that is known.
-            incumbent.maxima = sampled_maxima.into_iter().map(|m| m.value.max(best)).collect();
-        }
-        Ok(incumbent)
     }
 
     /// Learns the value found at a point, which need not have been asked for. A value that is absurdly bad beside the
     /// others, infinity among them, counts as very bad; one that is absurdly good is not believed, and the trial counts
     /// as failed.
     pub fn tell(&mut self, x: &[f64], value: f64) -> Result<()> {
-        self.learn(x, value, None)
+        self.tell_trial(&Trial::new(x, value))
     }
 
     /// As [`Optimizer::tell`], with the known noise variance of the value.
     pub fn tell_noisy(&mut self, x: &[f64], value: f64, variance: f64) -> Result<()> {
-        self.check_noise(variance, 0)?;
-        self.learn(x, value, Some(variance))
+        self.tell_trial(&Trial::new(x, value).with_noise(variance))
     }
 
-    /// What became of a trial as it is kept; rejects what cannot be learned.
-    fn outcome(&self, value: f64, variance: Option<f64>) -> Result<Outcome> {
-        if value.is_nan() {
+    /// Marks a trial as failed: it gave no value, and is no longer pending.
+    pub fn tell_failed(&mut self, x: &[f64]) -> Result<()> {
+        self.tell_trial(&Trial::failed(x))
+    }
+
+    /// As [`Optimizer::tell`], with the values of further objectives and of constraints.
+    pub fn tell_trial(&mut self, told: &Trial) -> Result<()> {
+        let h = self.coordinates(&told.x)?;
+        let trial = self.checked(told)?;
+        if trial.outcome == Outcome::Failed {
+            self.settle(trial);
+            return Ok(());
+        }
+        if self.surrogate.is_none() {
+            self.settle(trial);
+            return self.begin();
+        }
+        let Some(seen) = self.view.seen(&trial) else {
+            self.settle(Trial::failed(trial.x));
+            return Ok(());
+        };
+        self.results.push(&h, &seen, trial.variance);
+        // One of several models may reject what others have learned.
+        let before = (!self.beside.is_empty()).then(|| (self.surrogate.clone(), self.beside.clone()));
+        match self.observe() {
+            Ok(Some(prediction)) => self.metrics.record(&prediction, seen.outputs[0]),
+            Ok(None) => {}
+            Err(error) => {
+                if let Some(before) = before {
+                    (self.surrogate, self.beside) = before;
+                }
+                self.results.pop(self.space.coordinates());
+                return Err(error);
+            }
+        }
+        self.settle(trial);
+        Ok(())
+    }
+
+    /// Lets every model learn the last result; what that of the first objective had predicted.
+    fn observe(&mut self) -> Result<Option<Prediction>> {
+        for (k, model) in self.beside.iter_mut().enumerate() {
+            model.observe(&self.settings.of_output(k + 1), self.results.of(k + 1))?;
+        }
+        match &mut self.surrogate {
+            Some(model) => model.observe(&self.settings.of_output(0), self.results.first()),
+            None => Ok(None),
+        }
+    }
+
+    /// A trial as it is kept; rejects what cannot be learned.
+    fn checked(&self, told: &Trial) -> Result<Trial> {
+        self.check_lengths(told)?;
+        if told.outcome == Outcome::Failed {
+            return Ok(Trial::failed(told.x.as_slice()));
+        }
+        let values = told.values();
+        if values.iter().chain(&told.constraints).any(|value| value.is_nan()) {
             let reason = "the value is NaN; tell it as failed, so that nothing is learned from it".into();
             return Err(Error::Config { field: "value".into(), reason });
         }
-        if variance.is_none() && self.settings.known_noise {
-            let reason = "the noise of every value is known, so it must be told with it";
-            return Err(Error::Unsupported { operation: "tell", reason });
+        match told.variance {
+            Some(variance) => self.check_noise(variance)?,
+            None if self.settings.known_noise => {
+                let reason = "the noise of every value is known, so it must be told with it";
+                return Err(Error::Unsupported { operation: "tell", reason });
+            }
+            None => {}
+        }
+        let is_good = |(value, sign): (&f64, f64)| value.is_infinite() && sign * value > 0.0;
+        if values.iter().zip(self.settings.goals().map(Goal::sign)).any(is_good) {
+            return Ok(Trial::failed(told.x.as_slice()));
         }
         // The largest number is as bad as infinity, and can be added up.
-        let is_bad = value.is_finite() || self.sign() * value < 0.0;
-        Ok(if is_bad { Outcome::Value(value.clamp(f64::MIN, f64::MAX)) } else { Outcome::Failed })
+        let number = |value: f64| value.clamp(f64::MIN, f64::MAX);
+        let all = |values: &[f64]| values.iter().map(|value| number(*value)).collect::<Vec<f64>>();
+        let trial = Trial::new(told.x.as_slice(), number(values[0]));
+        let trial = trial.with_further(all(&told.further)).with_constraints(all(&told.constraints));
+        Ok(Trial { variance: told.variance, ..trial })
+    }
+
+    /// Whether a trial has as many values as there are objectives and constraints.
+    fn check_lengths(&self, trial: &Trial) -> Result<()> {
+        let has = |count: usize| if trial.outcome == Outcome::Failed { 0 } else { count };
+        let (further, constraints) = (self.settings.further.len(), self.settings.constraints.len());
+        length("values of further objectives", has(further), trial.further.len())?;
+        length("constraints", has(constraints), trial.constraints.len())
     }
 
     /// Learns all of many trials, or none: those of before, when a search begins with them. A model is fitted once to
@@ -496,40 +357,24 @@ impl Optimizer {
     }
 
     fn learn_each(&mut self, told: &[Trial]) -> Result<()> {
-        for (row, Trial { x, outcome, variance }) in told.iter().enumerate() {
-            let told = match (outcome, variance) {
-                (Outcome::Failed, _) => self.tell_failed(x),
-                (Outcome::Value(value), None) => self.tell(x, *value),
-                (Outcome::Value(value), Some(variance)) => self.tell_noisy(x, *value, *variance),
-            };
-            told.map_err(|error| error.in_row(row))?;
-        }
-        Ok(())
+        let mut rows = told.iter().enumerate();
+        rows.try_for_each(|(row, trial)| self.tell_trial(trial).map_err(|error| error.in_row(row)))
     }
 
     fn learn_anew(&mut self, told: &[Trial]) -> Result<()> {
-        for (row, Trial { x, outcome, variance }) in told.iter().enumerate() {
-            self.coordinates(x).map_err(|error| error.in_row(row))?;
-            let outcome = match outcome {
-                Outcome::Failed => Outcome::Failed,
-                Outcome::Value(value) => {
-                    variance.map_or(Ok(()), |variance| self.check_noise(variance, row))?;
-                    self.outcome(*value, *variance).map_err(|error| error.in_row(row))?
-                }
-            };
-            self.settle(x, outcome, *variance);
+        for (row, trial) in told.iter().enumerate() {
+            let checked = self.coordinates(&trial.x).and_then(|_| self.checked(trial));
+            self.settle(checked.map_err(|error| error.in_row(row))?);
         }
         self.review()?;
         if self.surrogate.is_some() {
-            let model = SurrogateModel::new(self.space.coordinates(), &self.settings, &self.results)?;
-            self.surrogate = Some(Box::new(model));
-            return Ok(());
+            return self.make_models();
         }
         self.begin()
     }
 
-    fn check_noise(&self, variance: f64, row: usize) -> Result<()> {
-        positive("noise", variance, row)?;
+    fn check_noise(&self, variance: f64) -> Result<()> {
+        positive("noise", variance, 0)?;
         if self.settings.known_noise {
             return Ok(());
         }
@@ -537,36 +382,14 @@ impl Optimizer {
         Err(Error::Unsupported { operation: "known noise", reason })
     }
 
-    fn learn(&mut self, x: &[f64], value: f64, variance: Option<f64>) -> Result<()> {
-        let h = self.coordinates(x)?;
-        let Outcome::Value(value) = self.outcome(value, variance)? else { return self.tell_failed(x) };
-        let Some(model) = &mut self.surrogate else {
-            self.settle(x, Outcome::Value(value), variance);
-            return self.begin();
-        };
-        let sign = if self.settings.goal == Goal::Maximize { 1.0 } else { -1.0 };
-        let Some(seen) = self.plausible.seen(sign * value) else {
-            self.settle(x, Outcome::Failed, None);
-            return Ok(());
-        };
-        self.results.push(&h, seen, variance.unwrap_or(1.0));
-        match model.observe(&self.settings, &self.results) {
-            Ok(Some(prediction)) => self.metrics.record(&prediction, seen),
-            Ok(None) => {}
-            Err(error) => {
-                self.results.pop(self.space.coordinates());
-                return Err(error);
-            }
-        }
-        self.settle(x, Outcome::Value(value), variance);
-        Ok(())
-    }
-
     /// What went wrong beside the results since the last call, if anything did: a fit, or a change of the model. Every
     /// result that was accepted is learned in spite of it, and what failed is tried again later.
     pub fn take_failure(&mut self) -> Option<Error> {
         let own = self.failure.take();
-        let all = own.or_else(|| self.surrogate.as_mut().and_then(|model| model.take_failure()));
+        let models = self.surrogate.as_deref_mut().into_iter().chain(&mut self.beside);
+        // Every one is taken, so that none is reported late.
+        let all =
+            own.into_iter().chain(models.filter_map(SurrogateModel::take_failure)).reduce(|first, _| first);
         // An interrupt is known to whoever set it.
         all.filter(|failure| *failure != Error::Interrupted)
     }
@@ -581,59 +404,57 @@ impl Optimizer {
     fn begin(&mut self) -> Result<()> {
         self.review()?;
         if self.results.len() >= self.initial() {
-            match SurrogateModel::new(self.space.coordinates(), &self.settings, &self.results) {
-                Ok(model) => self.surrogate = Some(Box::new(model)),
-                Err(error) => self.failure = Some(error),
-            }
+            self.failure = self.make_models().err();
         }
         Ok(())
     }
 
-    /// Goes through all trials as a model sees them, measured against those of the initial design. When that is complete,
+    /// Makes the models of all objectives and constraints from the results, or none.
+    fn make_models(&mut self) -> Result<()> {
+        let new = |output: usize| {
+            let settings = self.settings.of_output(output);
+            SurrogateModel::new(self.space.coordinates(), &settings, self.results.of(output))
+        };
+        let first = new(0)?;
+        let beside = (1..self.settings.outputs()).map(new).collect::<Result<_>>()?;
+        (self.surrogate, self.beside) = (Some(Box::new(first)), beside);
+        Ok(())
+    }
+
+    /// Goes through all trials as models see them, measured against those of the initial design. When that is complete,
     /// those of it that cannot be believed become failed ones.
     fn review(&mut self) -> Result<()> {
-        let sign = self.sign();
-        let value = |trial: &Trial| match trial.outcome {
-            Outcome::Value(value) => Some(sign * value),
-            Outcome::Failed => None,
-        };
         let initial = self.initial();
-        let plausible = Plausible::of(self.trials.iter().filter_map(value).take(initial));
-        let mut results = Rows::default();
+        let view = View::of(&self.settings, &self.trials, initial);
+        let mut results = Results::new(self.settings.outputs());
         let (mut count, mut failed) = (0, Vec::new());
         for (i, trial) in self.trials.iter().enumerate() {
-            let Some(value) = value(trial) else { continue };
-            match plausible.seen(value) {
-                Some(seen) => {
-                    let h = self.coordinates(&trial.x)?;
-                    results.push(&h, seen, trial.variance.unwrap_or(1.0));
-                }
+            if trial.outcome == Outcome::Failed {
+                continue;
+            }
+            match view.seen(trial) {
+                Some(seen) => results.push(&self.coordinates(&trial.x)?, &seen, trial.variance),
                 None => failed.push(i),
             }
             count += 1;
         }
         if self.surrogate.is_none() && count >= initial {
             for i in failed {
-                self.trials[i].outcome = Outcome::Failed;
+                self.trials[i] = Trial::failed(std::mem::take(&mut self.trials[i].x));
             }
         }
-        (self.results, self.plausible) = (results, plausible);
+        (self.results, self.view) = (results, view);
         Ok(())
     }
 
-    /// Marks a trial as failed: it gave no value, and is no longer pending.
-    pub fn tell_failed(&mut self, x: &[f64]) -> Result<()> {
-        self.space.to_unit(x)?;
-        self.settle(x, Outcome::Failed, None);
-        Ok(())
-    }
-
-    fn settle(&mut self, x: &[f64], outcome: Outcome, variance: Option<f64>) {
+    /// Keeps a trial, which is no longer pending.
+    fn settle(&mut self, trial: Trial) {
+        let x = &trial.x;
         let close = |p: &[f64]| p.iter().zip(x).all(|(a, b)| (a - b).abs() <= 1e-9 * (1.0 + b.abs()));
         if let Some(i) = self.pending.iter().position(|p| close(p)) {
             self.pending.remove(i);
         }
-        self.trials.push(Trial { x: x.to_vec(), outcome, variance });
+        self.trials.push(trial);
     }
 
     /// Gives up on all pending points, for example after a restart.
@@ -656,27 +477,15 @@ impl Optimizer {
 
     /// Fits the hyperparameters to convergence on everything told so far.
     pub fn refit(&mut self) -> Result<()> {
-        match &mut self.surrogate {
-            Some(model) => model.converge(&self.settings, &self.results),
-            None => Ok(()),
+        for (k, model) in self.surrogate.as_deref_mut().into_iter().chain(&mut self.beside).enumerate() {
+            model.converge(&self.settings.of_output(k), self.results.of(k))?;
         }
+        Ok(())
     }
 }
 
-/// The highest points of functions drawn from the posterior.
-fn sampled_maxima(
-    model: &SurrogateModel,
-    count: usize,
-    maximizer: &Maximizer,
-    seed: u64,
-) -> Result<Vec<Maximum>> {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let sides = model.searched();
-    let bounds = Bounds::new(sides.iter().map(|s| s.0).collect(), sides.iter().map(|s| s.1).collect())?;
-    let mut one = |i: usize| {
-        let path = model.sample(&mut rng)?;
-        let mut height = |x: &[f64], gradient: Option<&mut [f64]>| path.evaluate(x, gradient);
-        maximizer.maximize(&mut height, &bounds, &[], seed.wrapping_add(i as u64))
-    };
-    (0..count).map(&mut one).collect()
+/// The standardized value of no slack, from which on a constraint holds.
+pub(super) fn no_slack(model: &SurrogateModel) -> f64 {
+    let scale = model.scale();
+    -scale.shift / scale.scale
 }

@@ -3,6 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::maximize::Criterion;
 use super::{Acquisition, BaseSamples, Maximizer, Surrogate};
 use crate::error::Result;
 use crate::learn::Bounds;
@@ -64,7 +65,6 @@ impl Proposer {
         q: usize,
         seed: u64,
     ) -> Result<Vec<f64>> {
-        let d = surrogate.dim();
         let samples = BaseSamples::new(q, if q > 1 { self.samples } else { 1 }, seed);
         let mut joint = Joint::default();
         let mut criterion = |x: &[f64], gradient: Option<&mut [f64]>| {
@@ -74,21 +74,34 @@ impl Proposer {
                 Some(g) => self.acquisition.value_and_gradient(surrogate, point, &mut joint, g),
             }
         };
-        // What is best now is likely near what is best next.
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let sides = surrogate.bounds();
-        let mut near = |width: f64| -> Option<Vec<f64>> {
-            let (x, _) = incumbent.place.as_ref().filter(|(x, _)| x.len() == d)?;
-            let place = |k: usize| {
-                let (lo, hi) = sides[k % d];
-                let step = 0.5 * (hi - lo) * rng.random_range(-width..=width);
-                (x[k % d] + step).clamp(lo, hi)
-            };
-            Some((0..q * d).map(place).collect())
-        };
-        let starts: Vec<Vec<f64>> = NEAR.into_iter().filter_map(&mut near).collect();
-        let side = |end: fn(&(f64, f64)) -> f64| (0..q).flat_map(|_| sides.iter().map(end)).collect();
-        let bounds = Bounds::new(side(|s| s.0), side(|s| s.1))?;
-        Ok(self.maximizer.maximize(&mut criterion, &bounds, &starts, seed)?.x)
+        let place = incumbent.place.as_ref().map(|(x, _)| x.as_slice());
+        climb(&self.maximizer, &mut criterion, &surrogate.bounds(), place, q, seed)
     }
+}
+
+/// The q points of a box that together promise most by a criterion, row after row. What is best now is likely near
+/// what is best next: some climbs start around `place`.
+pub(super) fn climb(
+    maximizer: &Maximizer,
+    criterion: &mut dyn Criterion,
+    sides: &[(f64, f64)],
+    place: Option<&[f64]>,
+    q: usize,
+    seed: u64,
+) -> Result<Vec<f64>> {
+    let d = sides.len();
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut near = |width: f64| -> Option<Vec<f64>> {
+        let x = place.filter(|x| x.len() == d)?;
+        let place = |k: usize| {
+            let (lo, hi) = sides[k % d];
+            let step = 0.5 * (hi - lo) * rng.random_range(-width..=width);
+            (x[k % d] + step).clamp(lo, hi)
+        };
+        Some((0..q * d).map(place).collect())
+    };
+    let starts: Vec<Vec<f64>> = NEAR.into_iter().filter_map(&mut near).collect();
+    let side = |end: fn(&(f64, f64)) -> f64| (0..q).flat_map(|_| sides.iter().map(end)).collect();
+    let bounds = Bounds::new(side(|s| s.0), side(|s| s.1))?;
+    Ok(maximizer.maximize(criterion, &bounds, &starts, seed)?.x)
 }

@@ -5,32 +5,40 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use wiski::decide::{Dimension, Optimizer, Outcome, Space};
+use wiski::decide::{Dimension, Optimizer, Outcome, Space, Trial};
 
 use super::space;
 
 /// A command with places for the values.
 pub(super) struct Program {
     command: String,
-    key: Option<String>,
+    keys: Keys,
     jobs: usize,
     dimensions: Vec<Dimension>,
 }
 
+/// Where results are in the last JSON object that a program prints; without any it is the last number.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Keys {
+    pub(super) objectives: Vec<String>,
+    pub(super) constraints: Vec<String>,
+}
+
 /// What a run came to.
 enum Ended {
-    Value(f64),
+    /// The values of the objectives and of the constraints.
+    Values(Vec<f64>, Vec<f64>),
     Failed(String),
 }
 
 impl Program {
-    pub(super) fn new(command: &str, key: Option<String>, jobs: usize, space: &Space) -> Result<Self> {
+    pub(super) fn new(command: &str, keys: Keys, jobs: usize, space: &Space) -> Result<Self> {
         ensure!(jobs > 0, "--jobs: at least one");
         for d in space.dimensions() {
             let place = format!("{{{}}}", d.name);
             ensure!(command.contains(&place), "--command: {place} does not occur in it");
         }
-        Ok(Self { command: command.into(), key, jobs, dimensions: space.dimensions().to_vec() })
+        Ok(Self { command: command.into(), keys, jobs, dimensions: space.dimensions().to_vec() })
     }
 
     /// Runs trials until there are `total`, several at once; `after` sees every result.
@@ -54,9 +62,10 @@ impl Program {
             running -= 1;
             done += 1;
             match ended {
-                Ended::Value(value) => {
+                Ended::Values(values, constraints) => {
                     let before = failures(optimizer);
-                    optimizer.tell(&x, value)?;
+                    let trial = Trial::new(x, values[0]).with_further(&values[1..]);
+                    optimizer.tell_trial(&trial.with_constraints(constraints))?;
                     // Those of the first trials show as absurd only beside the others.
                     let unbelieved = failures(optimizer) - before;
                     if unbelieved > 0 {
@@ -81,9 +90,9 @@ impl Program {
         for (d, v) in self.dimensions.iter().zip(&x) {
             command = command.replace(&format!("{{{}}}", d.name), &space::text(d, *v));
         }
-        let key = self.key.clone();
+        let keys = self.keys.clone();
         thread::spawn(move || {
-            let ended = execute(&command, key.as_deref());
+            let ended = execute(&command, &keys);
             // Nobody waits any more if the optimizer has failed.
             let _ = send.send((x, ended));
         });
@@ -94,7 +103,7 @@ fn failures(optimizer: &Optimizer) -> usize {
     optimizer.trials().iter().filter(|trial| trial.outcome == Outcome::Failed).count()
 }
 
-fn execute(command: &str, key: Option<&str>) -> Ended {
+fn execute(command: &str, keys: &Keys) -> Ended {
     let output = match Command::new("sh").arg("-c").arg(command).output() {
         Ok(output) => output,
         Err(error) => return Ended::Failed(error.to_string()),
@@ -105,16 +114,36 @@ fn execute(command: &str, key: Option<&str>) -> Ended {
         return Ended::Failed(format!("{}: {last}", output.status));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    let value = match key {
-        Some(key) => text
-            .lines()
-            .rev()
-            .find_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()?.get(key)?.as_f64()),
-        None => text.split_whitespace().rev().find_map(|word| word.trim_matches([',', ';']).parse().ok()),
+    if keys.objectives.is_empty() {
+        let last = text.split_whitespace().rev().find_map(|word| word.trim_matches([',', ';']).parse().ok());
+        return match last {
+            Some(value) => ended(vec![value], Vec::new()),
+            None => Ended::Failed("it printed no number".into()),
+        };
+    }
+    // The last line that has the first objective has the others, too.
+    let has_result = |line: &str| {
+        let object = serde_json::from_str::<serde_json::Value>(line).ok()?;
+        object.get(&keys.objectives[0])?.as_f64()?;
+        Some(object)
     };
-    match value {
-        Some(v) if v.is_finite() => Ended::Value(v),
-        Some(v) => Ended::Failed(format!("its result is {v}")),
-        None => Ended::Failed("it printed no number".into()),
+    let Some(object) = text.lines().rev().find_map(has_result) else {
+        return Ended::Failed(format!("it printed no JSON object with a number '{}'", keys.objectives[0]));
+    };
+    let number = |key: &String| {
+        let found = object.get(key).and_then(serde_json::Value::as_f64);
+        found.ok_or_else(|| Ended::Failed(format!("its result has no number '{key}'")))
+    };
+    let all = |keys: &[String]| keys.iter().map(number).collect::<Result<Vec<f64>, Ended>>();
+    match (all(&keys.objectives), all(&keys.constraints)) {
+        (Ok(values), Ok(constraints)) => ended(values, constraints),
+        (Err(failed), _) | (_, Err(failed)) => failed,
+    }
+}
+
+fn ended(values: Vec<f64>, constraints: Vec<f64>) -> Ended {
+    match values.iter().chain(&constraints).find(|value| !value.is_finite()) {
+        Some(value) => Ended::Failed(format!("its result is {value}")),
+        None => Ended::Values(values, constraints),
     }
 }

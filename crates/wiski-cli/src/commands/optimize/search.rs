@@ -25,13 +25,15 @@ impl Optimize {
         ensure!(self.noise >= 0.0, "--noise: {} is negative", self.noise);
         let (space, mut problem) = match (&self.function, &self.command, &self.space) {
             (Some(name), _, _) => {
+                let plain = self.search.goals.len() < 2 && self.search.constraint.is_empty();
+                ensure!(plain, "--function: a test function has one objective and no constraints");
                 let function = TestFunction::by_name(name)?;
                 let rng = Box::new(Xoshiro256PlusPlus::seed_from_u64(self.search.seed ^ 0x5EED));
                 (function.space(self.dim)?, Problem::Function { function, noise: self.noise, rng })
             }
             (None, Some(command), Some(path)) => {
                 let space = space::read(path)?;
-                let program = programs::Program::new(command, self.key.clone(), self.jobs, &space)?;
+                let program = programs::Program::new(command, self.keys()?, self.jobs, &space)?;
                 (space, Problem::Program(program))
             }
             _ => bail!("say what to optimize: --space with --command, or --function; or use ask and tell"),
@@ -49,6 +51,9 @@ impl Optimize {
             Some(path) if path.exists() => {
                 let mut optimizer: Optimizer = persist::load(path)?;
                 ensure!(*optimizer.space() == space, "{} was made for another space", path.display());
+                let (old, new) = (optimizer.settings(), self.search.settings()?);
+                let same = old.constraints == new.constraints && old.further == new.further;
+                ensure!(same, "{} was made for other objectives or constraints", path.display());
                 // Whoever ran them is gone.
                 optimizer.forget_pending();
                 optimizer
@@ -106,6 +111,18 @@ impl Optimize {
     }
 }
 
+impl Optimize {
+    /// Where a program's results are in what it prints.
+    fn keys(&self) -> Result<programs::Keys> {
+        let (keys, goals) = (self.key.len(), self.search.goals.len().max(1));
+        let constraints = self.search.constraint.clone();
+        ensure!(keys == goals || keys == 0, "--key: {keys} are given, and there are {goals} objectives");
+        let is_plain = goals == 1 && constraints.is_empty();
+        ensure!(keys > 0 || is_plain, "--key: say where the program's results are, as --key loss");
+        Ok(programs::Keys { objectives: self.key.clone(), constraints })
+    }
+}
+
 fn bar(total: u64, quiet: bool) -> ProgressBar {
     let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} eta {eta}");
@@ -115,7 +132,9 @@ fn bar(total: u64, quiet: bool) -> ProgressBar {
 
 fn progress(bar: &ProgressBar, optimizer: &Optimizer, done: u64) {
     bar.set_position(done);
-    if let Some(best) = optimizer.best()
+    if !optimizer.settings().further.is_empty() {
+        bar.set_message(format!("front {}", optimizer.front().len()));
+    } else if let Some(best) = optimizer.best()
         && let Outcome::Value(value) = best.outcome
     {
         bar.set_message(format!("best {value:.6}"));

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde_json::json;
-use wiski::decide::{Goal, Optimizer, Outcome, Scale, TestFunction};
+use wiski::decide::{Goal, Optimizer, Outcome, Scale, TestFunction, Trial};
 use wiski_figures::{Figure, Map, Run, Trace};
 
 use super::space::named;
@@ -23,6 +23,9 @@ pub(super) fn print(
     let recommended = optimizer.recommend()?;
     let trials = optimizer.trials().len();
     let failed = optimizer.trials().iter().filter(|t| t.outcome == Outcome::Failed).count();
+    let is_front = !optimizer.settings().further.is_empty();
+    let has_constraints = !optimizer.settings().constraints.is_empty();
+    let feasible = optimizer.trials().iter().filter(|t| t.is_feasible()).count();
     let value = |outcome: Outcome| match outcome {
         Outcome::Value(v) => Some(v),
         Outcome::Failed => None,
@@ -36,6 +39,13 @@ pub(super) fn print(
                 json!({ "x": named(space, x), "mean": mean, "std": std })
             }),
         });
+        if has_constraints {
+            all["feasible"] = json!(feasible);
+        }
+        if is_front {
+            let point = |t: &&Trial| json!({ "x": named(space, &t.x), "values": t.values() });
+            all["front"] = optimizer.front().iter().map(point).collect();
+        }
         if let Some((seconds, function)) = run {
             all["seconds"] = json!({ "total": seconds, "per_trial": seconds / (trials as f64).max(1.0) });
             if let Some(function) = function {
@@ -52,6 +62,15 @@ pub(super) fn print(
         return Ok(());
     }
     let mut lines = vec![("trials".to_string(), format!("{trials}, {failed} of them failed"))];
+    if has_constraints {
+        lines.push(("feasible".into(), format!("{feasible}")));
+    }
+    if is_front {
+        for trial in optimizer.front() {
+            let values = trial.values().iter().map(f64::to_string).collect::<Vec<_>>().join(", ");
+            lines.push(("on the front".into(), format!("{values} at {}", named(space, &trial.x))));
+        }
+    }
     if let Some(t) = best {
         lines.push((
             "best measured".into(),
@@ -70,25 +89,27 @@ pub(super) fn print(
 
 /// Writes a page with figures; its path.
 pub(super) fn write_report(folder: &Path, optimizer: &Optimizer) -> Result<PathBuf> {
-    let values: Vec<f64> = optimizer
-        .trials()
-        .iter()
-        .filter_map(|t| match t.outcome {
-            Outcome::Value(v) => Some(v),
-            Outcome::Failed => None,
-        })
-        .collect();
-    let better = |a: f64, b: f64| match optimizer.settings().goal {
-        Goal::Minimize => a.min(b),
-        Goal::Maximize => a.max(b),
-    };
-    let best = values.iter().scan(None, |best: &mut Option<f64>, &v| {
-        *best = Some(best.map_or(v, |b| better(b, v)));
-        *best
-    });
-    let run = Run { name: "value".into(), best: best.collect(), values: values.clone() };
+    let goals: Vec<Goal> = optimizer.settings().goals().collect();
+    let mut runs = Vec::new();
+    for (k, goal) in goals.iter().enumerate() {
+        let better = |a: f64, b: f64| match goal {
+            Goal::Minimize => a.min(b),
+            Goal::Maximize => a.max(b),
+        };
+        let told: Vec<&Trial> = optimizer.trials().iter().filter(|t| t.outcome != Outcome::Failed).collect();
+        // Those count as the best at which every constraint holds; before there is one, none does.
+        let best = told.iter().scan(f64::NAN, |best, trial| {
+            if trial.is_feasible() {
+                let value = trial.values()[k];
+                *best = if best.is_nan() { value } else { better(*best, value) };
+            }
+            Some(*best)
+        });
+        let name = if goals.len() > 1 { format!("objective {}", k + 1) } else { "value".into() };
+        runs.push(Run { name, best: best.collect(), values: told.iter().map(|t| t.values()[k]).collect() });
+    }
     let mut figures: Vec<Box<dyn Figure>> =
-        vec![Box::new(Trace { title: String::new(), y_label: "value".into(), runs: vec![run] })];
+        vec![Box::new(Trace { title: String::new(), y_label: "value".into(), runs })];
     if let Some(map) = surface(optimizer)? {
         figures.push(Box::new(map));
     }
