@@ -4,11 +4,14 @@
 //! `WISKI_DATA` (or `./data`) has it, else a synthetic stream of the same shape. A projection to two or three
 //! dimensions and the hyperparameters are learned first, so that the rank p is that of a real model.
 
+mod limits;
+
 use std::hint::black_box;
 use std::io::Read;
 use std::sync::Arc;
 use std::time::Instant;
 
+use limits::{Limits, time};
 use wiski::conformal::{Conformal, Horizon, Score};
 use wiski::evidence::Evidence;
 use wiski::feature::{Normalizer, Tape};
@@ -344,66 +347,6 @@ fn toeplitz() {
         });
         println!("  {g:>4} {:>8.0} ns {:>8.0} ns", times[0], times[1]);
     }
-}
-
-/// What one core can do, measured in this run.
-struct Limits {
-    gflops: f64,
-    gbytes: f64,
-}
-
-impl Limits {
-    fn measure() -> Self {
-        // A matrix product of 256 is the fastest code at hand for multiply-adds.
-        let n = 256;
-        let a = faer::Mat::from_fn(n, n, |i, j| (i * j % 7) as f64);
-        let mut c = faer::Mat::<f64>::zeros(n, n);
-        let seconds = time(|| {
-            faer::linalg::matmul::matmul(
-                c.as_mut(),
-                faer::Accum::Replace,
-                a.as_ref(),
-                a.as_ref(),
-                1.0,
-                faer::Par::Seq,
-            );
-        });
-        let flops = 2.0 * (n * n * n) as f64;
-        // A matrix-vector product reads 512 kB, which stay in the second cache, once.
-        let x = faer::Mat::<f64>::from_fn(n, 1, |i, _| i as f64);
-        let mut y = faer::Mat::<f64>::zeros(n, 1);
-        let bytes = (8 * n * n) as f64;
-        let sweep = time(|| {
-            faer::linalg::matmul::matmul(
-                y.as_mut(),
-                faer::Accum::Replace,
-                a.as_ref(),
-                x.as_ref(),
-                1.0,
-                faer::Par::Seq,
-            );
-        });
-        Self { gflops: flops / seconds / 1e9, gbytes: bytes / sweep / 1e9 }
-    }
-}
-
-/// The best of several means over repetitions, in seconds: what the code takes when nothing disturbs it.
-/// Seconds for one call: the best of many short measurements, most of which nothing interrupts.
-fn time(mut f: impl FnMut()) -> f64 {
-    f();
-    let start = Instant::now();
-    let mut repetitions = 0u32;
-    while start.elapsed().as_secs_f64() < 0.001 {
-        f();
-        repetitions += 1;
-    }
-    let mut best = f64::INFINITY;
-    for _ in 0..200 {
-        let start = Instant::now();
-        (0..repetitions).for_each(|_| f());
-        best = best.min(start.elapsed().as_secs_f64() / f64::from(repetitions));
-    }
-    best
 }
 
 struct Row {

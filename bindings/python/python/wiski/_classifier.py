@@ -55,6 +55,9 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
     (1, 2)
     """
 
+    classes_: np.ndarray
+    model_: Any
+
     def __init__(
         self,
         features: str = "auto",

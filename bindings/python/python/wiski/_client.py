@@ -194,7 +194,8 @@ class RemoteModel:
     """A model on a server."""
 
     def __init__(self, client: Client, name: str) -> None:
-        self._client, self.name = client, name
+        self._client = client
+        self.name: str = name
         self._path = f"/v2/models/{quote(name, safe='')}"
 
     def __repr__(self) -> str:

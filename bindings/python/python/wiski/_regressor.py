@@ -58,6 +58,8 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
     True
     """
 
+    model_: Any
+
     def __init__(
         self,
         features: str = "auto",
