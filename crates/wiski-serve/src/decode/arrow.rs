@@ -4,7 +4,9 @@
 //! The bytes are a stranger's. Arrow's reader checks what it reads and returns errors, but where lengths disagree it may
 //! panic; that is caught here, and is an error like the others. It allocates no more than there are bytes.
 
-use std::panic::catch_unwind;
+use std::cell::Cell;
+use std::panic;
+use std::sync::Once;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -22,8 +24,7 @@ use crate::error::Failure;
 
 pub(super) fn read(body: &[u8], builder: &mut Builder) -> Result<About, Failure> {
     let malformed = |what: &str| Failure::Malformed(format!("the body is no stream of Arrow IPC: {what}"));
-    let bytes = body.to_vec();
-    let batches = catch_unwind(move || batches(bytes)).map_err(|_| malformed("its lengths disagree"))?;
+    let batches = guarded(body.to_vec()).ok_or_else(|| malformed("its lengths disagree"))?;
     let (fields, batches) = batches.map_err(|error| malformed(&error))?;
     let slots = header(&fields, builder)?;
     for batch in &batches {
@@ -42,6 +43,25 @@ pub(super) fn read(body: &[u8], builder: &mut Builder) -> Result<About, Failure>
         }
     }
     Ok(About::default())
+}
+
+/// What [`batches`] returns, or `None` if it panics: in silence, since nothing is wrong but the bytes, and a message with its
+/// backtrace (whose first one reads some 200 MB of symbols) would let strangers fill memory and logs.
+fn guarded(bytes: Vec<u8>) -> Option<Result<(Fields, Vec<RecordBatch>), String>> {
+    thread_local!(static DECODING: Cell<bool> = const { Cell::new(false) });
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !DECODING.get() {
+                usual(info);
+            }
+        }));
+    });
+    DECODING.set(true);
+    let done = panic::catch_unwind(move || batches(bytes));
+    DECODING.set(false);
+    done.ok()
 }
 
 /// All batches of a stream, and their columns.
