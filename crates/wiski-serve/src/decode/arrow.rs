@@ -4,7 +4,6 @@
 //! The bytes are a stranger's. Arrow's reader checks what it reads and returns errors, but where lengths disagree it may
 //! panic; that is caught here, and is an error like the others. It allocates no more than there are bytes.
 
-use std::cell::Cell;
 use std::panic;
 use std::sync::Once;
 
@@ -48,7 +47,7 @@ pub(super) fn read(body: &[u8], builder: &mut Builder) -> Result<About, Failure>
 /// What [`batches`] returns, or `None` if it panics: in silence, since nothing is wrong but the bytes, and a message with its
 /// backtrace (whose first one reads some 200 MB of symbols) would let strangers fill memory and logs.
 fn guarded(bytes: Vec<u8>) -> Option<Result<(Fields, Vec<RecordBatch>), String>> {
-    thread_local!(static DECODING: Cell<bool> = const { Cell::new(false) });
+    thread_local!(static DECODING: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         let usual = panic::take_hook();
