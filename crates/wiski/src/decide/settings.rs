@@ -50,7 +50,7 @@ impl Default for Strategy {
     }
 }
 
-/// All settings of an [`Optimizer`]; every one has a default.
+/// All settings of an [`Optimizer`](super::Optimizer); every one has a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OptimizerSettings {
