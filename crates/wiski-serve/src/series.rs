@@ -58,12 +58,7 @@ impl Series {
     pub fn checked(mut self) -> Result<Self> {
         let width = self.model.settings().columns.len();
         if self.columns == Columns::default() {
-            self.columns = Columns {
-                inputs: (1..=width).map(|i| format!("x{i}")).collect(),
-                target: "y".into(),
-                time: Some("time".into()),
-                ..Columns::default()
-            };
+            self.columns = Columns::of_series(width);
         }
         let Columns { inputs, sources, time, .. } = &self.columns;
         let levels = |source: &InputSource| match &source.reading {

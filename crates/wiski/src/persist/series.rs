@@ -44,12 +44,7 @@ impl Restore for StoredSeries {
     fn restore(&mut self) -> Result<()> {
         let width = self.model.settings().columns.len();
         if self.columns == Columns::default() {
-            self.columns = Columns {
-                inputs: (1..=width).map(|i| format!("x{i}")).collect(),
-                target: "y".into(),
-                time: Some("time".into()),
-                ..Columns::default()
-            };
+            self.columns = Columns::of_series(width);
         }
         length("input columns", width, self.columns.inputs.len())?;
         self.seen = self.seen.max(self.model.rows());

@@ -29,6 +29,18 @@ pub struct Columns {
     pub labels: LabelKind,
 }
 
+impl Columns {
+    /// Those of a series whose file has no names: `time`, `y` and so many inputs `x1`, `x2`, …
+    pub fn of_series(inputs: usize) -> Self {
+        Self {
+            inputs: (1..=inputs).map(|i| format!("x{i}")).collect(),
+            target: "y".into(),
+            time: Some("time".into()),
+            ..Self::default()
+        }
+    }
+}
+
 /// What the labels of classes are to the user; a model knows them by their text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -286,13 +286,7 @@ impl<'a> Emitted<'a> {
                 if let Some(row) = row {
                     out.number(row.number as f64);
                 }
-                match clock.write(ahead.times[k]) {
-                    Some(text) => out.text(&text),
-                    None => out.number(ahead.times[k]),
-                }
-                [ahead.mean[k], ahead.std[k], ahead.lower[k], ahead.upper[k]]
-                    .iter()
-                    .for_each(|v| out.number(*v));
+                super::write_step(out, clock, &ahead, k);
                 out.end_row()?;
             }
         }

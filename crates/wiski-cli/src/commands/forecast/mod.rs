@@ -369,13 +369,7 @@ impl Forecast {
                 if self.series.is_some() {
                     out.text(&done.series.name);
                 }
-                match clock.write(ahead.times[k]) {
-                    Some(text) => out.text(&text),
-                    None => out.number(ahead.times[k]),
-                }
-                [ahead.mean[k], ahead.std[k], ahead.lower[k], ahead.upper[k]]
-                    .iter()
-                    .for_each(|v| out.number(*v));
+                write_step(&mut out, clock, ahead, k);
                 for name in &parts {
                     let own = done.components.iter().find(|c| c.name == **name);
                     out.maybe(own.map(|c| c.mean[k]));
@@ -387,4 +381,13 @@ impl Forecast {
         out.finish()?;
         Ok(())
     }
+}
+
+/// The time of a step ahead, its mean, deviation and interval.
+fn write_step(out: &mut Output, clock: Clock, ahead: &wiski::time::Forecast, k: usize) {
+    match clock.write(ahead.times[k]) {
+        Some(text) => out.text(&text),
+        None => out.number(ahead.times[k]),
+    }
+    [ahead.mean[k], ahead.std[k], ahead.lower[k], ahead.upper[k]].iter().for_each(|v| out.number(*v));
 }
