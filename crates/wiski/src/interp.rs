@@ -421,13 +421,17 @@ mod tests {
         let points = |l: f64| Arc::new(Points::new(Family::Matern32, &[0.1, 0.5, 0.9], &[l]).unwrap());
         let lattices = [0.3, 0.7].map(|l| Lattice::with_points(Vec::new(), points(l)));
         let mut placement = Placement::default();
-        for (lattice, x) in [(0, 0.2), (1, 0.2), (1, 0.2), (1, 0.6), (0, 0.6), (0, 0.2)] {
+        for (i, (lattice, x)) in
+            [(0, 0.2), (1, 0.2), (1, 0.2), (1, 0.6), (0, 0.6), (0, 0.2), (0, 0.2)].into_iter().enumerate()
+        {
             let lattice = &lattices[lattice];
             lattice.weigh(&[x], 0, &mut placement).unwrap();
             let (want, residual) = lattice.points().unwrap().weights(&[x]).unwrap();
             assert_eq!((&placement.dense, placement.residual(0)), (&want, residual));
-            lattice.weigh_all(&[x + 0.1, x], 0, &mut placement).unwrap();
-            assert_eq!(placement.dense.len(), 6);
+            if i == 5 {
+                lattice.weigh_all(&[x + 0.1, x], 0, &mut placement).unwrap();
+                assert_eq!(placement.dense.len(), 6);
+            }
         }
         // Equal points elsewhere in memory are as good.
         lattices[0].weigh(&[0.4], 0, &mut placement).unwrap();
