@@ -1,10 +1,10 @@
-"""Searches with Optuna: the mean score of some seeds, for this package's sampler, TPE and random search.
+"""Searches with Optuna: scores of some seeds (mean, median, worst), for this package's sampler, TPE and random search.
 
-    python benchmarks/optuna_samplers.py [--seeds 11] [--gp] [--only constrained,front]
+    python benchmarks/optuna_samplers.py [--seeds 11] [--samplers wiski,GP] [--only constrained,front]
 
 Small scores are good: the best value, of trials at which all constraints hold if there are any (6, worse than any, if there is none); of two
-objectives the area that the front leaves below the reference, less what the true front leaves. `--gp` adds Optuna's own
-Gaussian process sampler, which needs PyTorch.
+objectives the area that the front leaves below the reference, less what the true front leaves. The sampler `GP` is Optuna's
+own Gaussian process, which needs PyTorch. Seconds are of the processor, for one search.
 """
 
 import argparse
@@ -14,8 +14,6 @@ import warnings
 
 import numpy as np
 import optuna
-
-from wiski.optuna import WiskiSampler
 
 
 def mixed(trial):
@@ -147,35 +145,57 @@ def score(study, reference, best_area):
     return min(values, default=6.0)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def sampler(name):
+    if name == "wiski":
+        from wiski.optuna import WiskiSampler
+
+        return WiskiSampler
+    return {
+        "TPE": optuna.samplers.TPESampler,
+        "random": optuna.samplers.RandomSampler,
+        "GP": optuna.samplers.GPSampler,
+    }[name]
+
+
+def options(description, samplers):
+    """What the command line says; Optuna is silent from here on."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=11)
-    parser.add_argument("--gp", action="store_true")
+    parser.add_argument("--samplers", default=samplers, help="of wiski, TPE, random and GP")
     parser.add_argument("--only", default="", help="problems, by name")
-    arguments = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore")
-    samplers = {"wiski": WiskiSampler, "TPE": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
-    if arguments.gp:
-        samplers["GP"] = optuna.samplers.GPSampler
-    print("| problem | trials |", " | ".join(f"{name} | seconds" for name in samplers), "|")
-    for problem, (trials, reference) in PROBLEMS.items():
+    return parser.parse_args()
+
+
+def compare(arguments, problems, run):
+    """A line for each problem and sampler; `run` gives the score of a problem with a sampler and a seed."""
+    print("| problem | trials | sampler | mean | median | worst | seconds |")
+    for problem, trials in problems.items():
         if arguments.only and problem.__name__ not in arguments.only.split(","):
             continue
-        best_area = None if reference is None else true_area(problem, reference)
-        cells = []
-        for sampler in samplers.values():
-            start, scores = time.perf_counter(), []
-            for seed in range(arguments.seeds):
-                study = optuna.create_study(
-                    sampler=sampler(seed=seed),
-                    pruner=optuna.pruners.MedianPruner(),
-                    directions=["minimize"] * (1 if reference is None else 2),
-                )
-                study.optimize(problem, n_trials=trials)
-                scores.append(score(study, reference, best_area))
-            cells.append(f"{np.mean(scores):.4f} | {(time.perf_counter() - start) / arguments.seeds:.1f}")
-        print(f"| {problem.__name__} | {trials} |", " | ".join(cells), "|", flush=True)
+        for name in arguments.samplers.split(","):
+            start = time.process_time()
+            scores = [run(problem, trials, sampler(name)(seed=seed), seed) for seed in range(arguments.seeds)]
+            figures = " | ".join(f"{figure:.4f}" for figure in (np.mean(scores), np.median(scores), max(scores)))
+            seconds = (time.process_time() - start) / arguments.seeds
+            print(f"| {problem.__name__} | {trials} | {name} | {figures} | {seconds:.1f} |", flush=True)
+
+
+def run(problem, trials, chosen, seed):
+    reference = PROBLEMS[problem][1]
+    study = optuna.create_study(
+        sampler=chosen,
+        pruner=optuna.pruners.MedianPruner(),
+        directions=["minimize"] * (1 if reference is None else 2),
+    )
+    study.optimize(problem, n_trials=trials)
+    return score(study, reference, None if reference is None else true_area(problem, reference))
+
+
+def main():
+    arguments = options(__doc__, "wiski,TPE,random")
+    compare(arguments, {problem: trials for problem, (trials, _) in PROBLEMS.items()}, run)
 
 
 if __name__ == "__main__":

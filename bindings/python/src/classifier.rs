@@ -7,74 +7,21 @@ use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use wiski::model::{ClassPrediction, ClassSnapshot};
-use wiski::persist::{self, Columns, LabelKind, Model, Stored};
+use wiski::persist::{self, Columns, LabelKind, Stored};
 use wiski::{Classes, Error, Interrupt, OnlineClassifier, Unseen};
 
 use crate::errors::{Failure, detached, guarded, offset, reject};
 use crate::estimator::estimator_methods;
-use crate::regressor::{FEW_ROWS, IMAGE_FROM, horizon, matrix};
+use crate::regressor::{IMAGE_FROM, horizon, matrix};
 use crate::rows::{Rows, check_column, column};
 use crate::settings::{self, Parameters};
 use crate::shared::Shared;
-
-struct State {
-    columns: Columns,
-    rows: u64,
-    journal_from: u64,
-    model: OnlineClassifier,
-    /// The model as it is now, for readers; made when one is needed.
-    image: Option<Arc<ClassSnapshot>>,
-}
-
-impl State {
-    /// The model, to be changed.
-    fn change(&mut self) -> &mut OnlineClassifier {
-        self.image = None;
-        &mut self.model
-    }
-
-    fn image(&mut self) -> Option<Arc<ClassSnapshot>> {
-        if self.image.is_none() {
-            self.image = self.model.snapshot();
-        }
-        self.image.clone()
-    }
-
-    fn stored(&self) -> Stored {
-        Stored {
-            columns: self.columns.clone(),
-            rows: self.rows,
-            journal_from: self.journal_from,
-            model: Model::Classifier(Box::new(self.model.clone())),
-            unfinished: None,
-        }
-    }
-}
 
 /// An online Gaussian process classifier; `wiski.OnlineGPClassifier` is made of it. Labels are text here.
 #[pyclass(frozen, module = "wiski._core")]
 pub(crate) struct Classifier {
     state: Shared<State>,
     input_dim: usize,
-}
-
-impl Classifier {
-    /// Whether so few rows come that a thread would cost more than they do, and no search with them.
-    fn is_quick(&self, py: Python<'_>, rows: usize) -> PyResult<bool> {
-        self.state.brief(py, |state| Ok(rows < FEW_ROWS && !state.model.may_search(rows)))
-    }
-
-    fn of_stored(stored: Stored) -> Result<Self, Failure> {
-        let Stored { columns, rows, journal_from, model, .. } = stored;
-        match model {
-            Model::Classifier(model) => {
-                let input_dim = model.input_dim();
-                let state = State { columns, rows, journal_from, model: *model, image: None };
-                Ok(Self { state: Shared::new(state), input_dim })
-            }
-            Model::Regressor(_) => Err(reject("model", "this is a regressor; load it as one")),
-        }
-    }
 }
 
 const KINDS: [(&str, LabelKind); 4] = [
@@ -112,8 +59,7 @@ impl Classifier {
             Ok(OnlineClassifier::new(input_dim, Classes { labels, unseen }, settings)?)
         })?;
         let columns = Columns { inputs, target, ..Columns::default() };
-        let state = State { columns, rows: 0, journal_from: 0, model, image: None };
-        Ok(Self { state: Shared::new(state), input_dim })
+        Ok(Self::of(State::new(columns, model)))
     }
 
     /// Predicts and learns rows, a block at a time; between blocks other threads predict, and signals are heard.
@@ -135,28 +81,10 @@ impl Classifier {
         weight.as_ref().map_or(Ok(()), |w| check_column("sample_weight", w, rows.len()))?;
         check_codes(&codes, &labels, rows.len())?;
         time.as_ref().map_or(Ok(()), |t| check_column("time", t, rows.len()))?;
-        for (range, block) in rows.blocks() {
-            let learn = |state: &mut State, interrupt: Option<&Interrupt>| {
-                for (x, row) in block.chunks_exact(self.input_dim).zip(range) {
-                    let (label, time) = (&labels[codes[row] as usize], time.as_ref().map(|t| t[row]));
-                    let weight = weight.as_ref().map_or(1.0, |w| w[row]);
-                    let learned = state.change().step_weighted(x, label, weight, time);
-                    learned.map_err(|error| offset(error, row))?;
-                    state.rows += 1;
-                    if interrupt.is_some_and(Interrupt::is_set) {
-                        break;
-                    }
-                }
-                Ok(())
-            };
-            if self.is_quick(py, rows.len())? {
-                self.state.long(py, |state| learn(state, None))?;
-                py.check_signals()?;
-            } else {
-                self.state.interruptible(py, |state, interrupt| learn(state, Some(interrupt)))?;
-            }
-        }
-        Ok(())
+        self.learn_rows(py, &rows, |model, x, row| {
+            let (label, time) = (&labels[codes[row] as usize], time.as_ref().map(|t| t[row]));
+            model.step_weighted(x, label, weight.as_ref().map_or(1.0, |w| w[row]), time).map(|_| ())
+        })
     }
 
     /// Predicts and learns one row.
@@ -246,55 +174,6 @@ impl Classifier {
         })
     }
 
-    /// Learns everything another model has learned.
-    fn merge(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
-        // A copy first: two models that merge each other at once must not wait for each other.
-        let (theirs, rows) = other.state.long(py, |state| Ok((state.model.clone(), state.rows)))?;
-        self.state.long(py, |state| {
-            state.change().merge(&theirs)?;
-            state.rows += rows;
-            Ok(())
-        })
-    }
-
-    /// Makes all rows so far count less.
-    fn decay(&self, py: Python<'_>, factor: f64) -> PyResult<()> {
-        self.state.long(py, |state| Ok(state.change().decay(factor)?))
-    }
-
-    /// Ends the warm-up with the rows seen so far.
-    fn finish_warm_up(&self, py: Python<'_>) -> PyResult<()> {
-        self.state.interruptible(py, |state, _| Ok(state.change().finish_warm_up()?))
-    }
-
-    /// Ends a fit: features are learned anew from the rows in memory, if there are more than at the last search.
-    fn finish_search(&self, py: Python<'_>) -> PyResult<()> {
-        self.state.interruptible(py, |state, _| {
-            let model = state.change();
-            model.finish_search()?;
-            // The order of a table has no meaning.
-            model.drop_corrections();
-            Ok(())
-        })
-    }
-
-    /// What went wrong beside the rows since the last call, if anything did.
-    fn take_failure(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        self.state.brief(py, |state| Ok(state.model.take_failure().map(|failure| failure.to_string())))
-    }
-
-    /// What a user should know about the data and the fit.
-    fn remarks(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        self.state.brief(py, |state| {
-            Ok(state.model.remarks().iter().map(|remark| remark.text(&state.columns.inputs)).collect())
-        })
-    }
-
-    /// Stops learning the feature map.
-    fn freeze_features(&self, py: Python<'_>) -> PyResult<()> {
-        self.state.long(py, |state| Ok(state.change().freeze_features()?))
-    }
-
     /// Running figures of the predictions made before each row was learned.
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let figures =
@@ -333,4 +212,4 @@ impl Classifier {
     }
 }
 
-estimator_methods!(Classifier);
+estimator_methods!(Classifier, OnlineClassifier, ClassSnapshot, "this is a regressor; load it as one");

@@ -1,8 +1,138 @@
 //! What regressor and classifier have in common: what they know of their columns, how far they are, and their files.
 
-/// The methods of an estimator whose `state` has a model and its columns, and that can be made of what a file holds.
+use std::sync::Arc;
+
+use wiski::persist::{self, Columns, Stored};
+
+/// Fewer rows than this are learned where they come in, unless they may bring about a search.
+pub(crate) const FEW_ROWS: usize = 64;
+
+/// A model of the library that an estimator owns.
+pub(crate) trait Model: Clone {
+    /// What readers predict from.
+    type Snapshot;
+
+    /// The model as it is now, for readers.
+    fn newest(&self) -> Option<Arc<Self::Snapshot>>;
+
+    /// The model as files have it.
+    fn to_store(&self) -> persist::Model;
+}
+
+/// A model with its columns and what files keep beside it.
+pub(crate) struct State<M: Model> {
+    pub(crate) columns: Columns,
+    pub(crate) rows: u64,
+    pub(crate) journal_from: u64,
+    pub(crate) model: M,
+    /// The model as it is now, for readers; made when one is needed.
+    pub(crate) image: Option<Arc<M::Snapshot>>,
+}
+
+impl<M: Model> State<M> {
+    pub(crate) fn new(columns: Columns, model: M) -> Self {
+        Self { columns, rows: 0, journal_from: 0, model, image: None }
+    }
+
+    /// The model, to be changed.
+    pub(crate) fn change(&mut self) -> &mut M {
+        self.image = None;
+        &mut self.model
+    }
+
+    pub(crate) fn image(&mut self) -> Option<Arc<M::Snapshot>> {
+        if self.image.is_none() {
+            self.image = self.model.newest();
+        }
+        self.image.clone()
+    }
+
+    pub(crate) fn stored(&self) -> Stored {
+        Stored {
+            columns: self.columns.clone(),
+            rows: self.rows,
+            journal_from: self.journal_from,
+            model: self.model.to_store(),
+            unfinished: None,
+        }
+    }
+}
+
+/// An estimator whose `state` is a model of the library with its columns; the name of the estimator is that of the model
+/// in files. `mistaken` says what it is when it is not.
 macro_rules! estimator_methods {
-    ($estimator:ident) => {
+    ($estimator:ident, $model:ty, $snapshot:ty, $mistaken:literal) => {
+        type State = $crate::estimator::State<$model>;
+
+        impl $crate::estimator::Model for $model {
+            type Snapshot = $snapshot;
+
+            fn newest(&self) -> Option<Arc<$snapshot>> {
+                self.snapshot()
+            }
+
+            fn to_store(&self) -> persist::Model {
+                persist::Model::$estimator(Box::new(self.clone()))
+            }
+        }
+
+        impl $estimator {
+            fn of(state: State) -> Self {
+                Self { input_dim: state.model.input_dim(), state: Shared::new(state) }
+            }
+
+            pub(crate) fn of_stored(stored: Stored) -> Result<Self, Failure> {
+                let Stored { columns, rows, journal_from, model, .. } = stored;
+                match model {
+                    persist::Model::$estimator(model) => {
+                        Ok(Self::of(State { rows, journal_from, ..State::new(columns, *model) }))
+                    }
+                    _ => Err(reject("model", $mistaken)),
+                }
+            }
+
+            /// Whether so few rows come that a thread would cost more than they do, and no search with them.
+            fn is_quick(&self, py: Python<'_>, rows: usize) -> PyResult<bool> {
+                let is_few = rows < $crate::estimator::FEW_ROWS;
+                self.state.brief(py, |state| Ok(is_few && !state.model.may_search(rows)))
+            }
+        }
+
+        impl $estimator {
+            /// Learns rows, a block at a time: each by `step`, which is given its number.
+            fn learn_rows(
+                &self,
+                py: Python<'_>,
+                rows: &Rows<'_>,
+                step: impl Fn(&mut $model, &[f64], usize) -> wiski::Result<()> + Send + Sync,
+            ) -> PyResult<()> {
+                for (range, block) in rows.blocks() {
+                    let learn = |state: &mut State, interrupt: Option<&Interrupt>| {
+                        for ((i, x), row) in block.chunks_exact(self.input_dim).enumerate().zip(range) {
+                            if i.is_multiple_of(wiski::model::ROWS_TOGETHER) {
+                                let coming = &block[i * self.input_dim..];
+                                let most = coming.len().min(wiski::model::ROWS_TOGETHER * self.input_dim);
+                                state.change().prepare_rows(&coming[..most]);
+                            }
+                            step(state.change(), x, row).map_err(|error| offset(error, row))?;
+                            state.rows += 1;
+                            if interrupt.is_some_and(Interrupt::is_set) {
+                                break;
+                            }
+                        }
+                        Ok(())
+                    };
+                    if self.is_quick(py, rows.len())? {
+                        self.state.long(py, |state| learn(state, None))?;
+                        py.check_signals()?;
+                    } else {
+                        self.state.interruptible(py, |state, interrupt| learn(state, Some(interrupt)))?;
+                    }
+                }
+                Ok(())
+            }
+        }
+
         #[pymethods]
         impl $estimator {
             /// The settings as parameters of an estimator.
@@ -47,6 +177,61 @@ macro_rules! estimator_methods {
                     state.change().expect(rows);
                     Ok(())
                 })
+            }
+
+            /// Learns everything another model has learned.
+            fn merge(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+                // A copy first: two models that merge each other at once must not wait for each other.
+                let (theirs, rows) = other.state.long(py, |state| Ok((state.model.clone(), state.rows)))?;
+                self.state.long(py, |state| {
+                    state.change().merge(&theirs)?;
+                    state.rows += rows;
+                    Ok(())
+                })
+            }
+
+            /// Makes all rows so far count less.
+            fn decay(&self, py: Python<'_>, factor: f64) -> PyResult<()> {
+                self.state.long(py, |state| Ok(state.change().decay(factor)?))
+            }
+
+            /// Ends the warm-up with the rows seen so far.
+            fn finish_warm_up(&self, py: Python<'_>) -> PyResult<()> {
+                self.state.interruptible(py, |state, _| Ok(state.change().finish_warm_up()?))
+            }
+
+            /// Ends a fit: features are learned anew from the rows in memory, if there are more than at the last search.
+            fn finish_search(&self, py: Python<'_>) -> PyResult<()> {
+                self.state.interruptible(py, |state, _| {
+                    let model = state.change();
+                    model.finish_search()?;
+                    // The order of a table has no meaning.
+                    model.drop_corrections();
+                    Ok(())
+                })
+            }
+
+            /// What went wrong beside the rows since the last call, if anything did.
+            fn take_failure(&self, py: Python<'_>) -> PyResult<Option<String>> {
+                self.state
+                    .brief(py, |state| Ok(state.model.take_failure().map(|failure| failure.to_string())))
+            }
+
+            /// What a user should know about the data and the fit.
+            fn remarks(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+                self.state.brief(py, |state| {
+                    Ok(state
+                        .model
+                        .remarks()
+                        .iter()
+                        .map(|remark| remark.text(&state.columns.inputs))
+                        .collect())
+                })
+            }
+
+            /// Stops learning the feature map.
+            fn freeze_features(&self, py: Python<'_>) -> PyResult<()> {
+                self.state.long(py, |state| Ok(state.change().freeze_features()?))
             }
 
             /// The number of input columns.

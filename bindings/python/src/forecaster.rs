@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use wiski::feature::Column;
-use wiski::persist;
 use wiski::time::{ComponentShare, ForecastSettings, Forecaster as Series, Lags, Seasons, TrendKind};
+use wiski::{Column, persist};
 
 use crate::errors::{Failure, check_memory, detached, guarded, reject};
 use crate::regressor::matrix;

@@ -9,8 +9,7 @@ use wiski::decide::{
     Acquisition, Dimension, Goal, Optimizer as Search, OptimizerSettings, Outcome, Scale, Space, Strategy,
     Trial,
 };
-use wiski::persist;
-use wiski::{Error, Kernel};
+use wiski::{Error, Kernel, persist};
 
 use crate::errors::{Failure, detached, guarded, reject};
 use crate::regressor::matrix;
@@ -52,8 +51,8 @@ fn strategy(text: &str) -> Result<Strategy, Failure> {
 }
 
 /// The family of a kernel by its name.
-fn family(name: &str) -> Result<wiski::kernel::Family, Failure> {
-    use wiski::kernel::Family::{Matern12, Matern32, Matern52, RationalQuadratic, Rbf};
+fn family(name: &str) -> Result<wiski::Family, Failure> {
+    use wiski::Family::{Matern12, Matern32, Matern52, RationalQuadratic, Rbf};
     let known = [Rbf, Matern12, Matern32, Matern52, RationalQuadratic];
     let found = known.into_iter().find(|f| f.name() == name);
     found.ok_or_else(|| match Kernel::parse(name, 1) {

@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyDict};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::model::Snapshot;
-use wiski::persist::{self, Columns, Model, Stored};
+use wiski::persist::{self, Columns, Stored};
 use wiski::shard::Shape;
 use wiski::{Error, Horizon, Interrupt, OnlineRegressor, Prediction};
 
@@ -21,49 +21,8 @@ use crate::shared::Shared;
 use crate::stats::Stats;
 use crate::surface::Surface;
 
-/// Fewer rows than this are learned where they come in, unless they may bring about a search.
-pub(crate) const FEW_ROWS: usize = 64;
-
 /// From so many rows on an image of the model is worth making.
 pub(crate) const IMAGE_FROM: usize = 64;
-
-struct State {
-    columns: Columns,
-    rows: u64,
-    journal_from: u64,
-    model: OnlineRegressor,
-    /// The model as it is now, for readers; made when one is needed.
-    image: Option<Arc<Snapshot>>,
-}
-
-impl State {
-    fn new(columns: Columns, model: OnlineRegressor) -> Self {
-        Self { columns, rows: 0, journal_from: 0, model, image: None }
-    }
-
-    /// The model, to be changed.
-    fn change(&mut self) -> &mut OnlineRegressor {
-        self.image = None;
-        &mut self.model
-    }
-
-    fn image(&mut self) -> Option<Arc<Snapshot>> {
-        if self.image.is_none() {
-            self.image = self.model.snapshot();
-        }
-        self.image.clone()
-    }
-
-    fn stored(&self) -> Stored {
-        Stored {
-            columns: self.columns.clone(),
-            rows: self.rows,
-            journal_from: self.journal_from,
-            model: Model::Regressor(Box::new(self.model.clone())),
-            unfinished: None,
-        }
-    }
-}
 
 /// An online Gaussian process regression; `wiski.OnlineGPRegressor` is made of it.
 #[pyclass(frozen, module = "wiski._core")]
@@ -73,25 +32,6 @@ pub(crate) struct Regressor {
 }
 
 impl Regressor {
-    fn of(state: State) -> Self {
-        Self { input_dim: state.model.input_dim(), state: Shared::new(state) }
-    }
-
-    pub(crate) fn of_stored(stored: Stored) -> Result<Self, Failure> {
-        let Stored { columns, rows, journal_from, model, .. } = stored;
-        match model {
-            Model::Regressor(model) => {
-                Ok(Self::of(State { columns, rows, journal_from, model: *model, image: None }))
-            }
-            Model::Classifier(_) => Err(reject("model", "this is a classifier; load it as one")),
-        }
-    }
-
-    /// Whether so few rows come that a thread would cost more than they do, and no search with them.
-    fn is_quick(&self, py: Python<'_>, rows: usize) -> PyResult<bool> {
-        self.state.brief(py, |state| Ok(rows < FEW_ROWS && !state.model.may_search(rows)))
-    }
-
     /// One with the same columns and another model.
     fn with_model(
         &self,
@@ -166,28 +106,11 @@ impl Regressor {
         check_column("y", &y, rows.len())?;
         noise.as_ref().map_or(Ok(()), |n| check_column("noise", n, rows.len()))?;
         time.as_ref().map_or(Ok(()), |t| check_column("time", t, rows.len()))?;
-        for (range, block) in rows.blocks() {
-            let learn = |state: &mut State, interrupt: Option<&Interrupt>| {
-                for (x, row) in block.chunks_exact(self.input_dim).zip(range) {
-                    let (noise, time) = (noise.as_ref().map(|n| n[row]), time.as_ref().map(|t| t[row]));
-                    let weight = weight.as_ref().map_or(1.0, |w| w[row]);
-                    let learned = state.change().step_weighted(x, y[row], weight, noise, time);
-                    learned.map_err(|error| offset(error, row))?;
-                    state.rows += 1;
-                    if interrupt.is_some_and(Interrupt::is_set) {
-                        break;
-                    }
-                }
-                Ok(())
-            };
-            if self.is_quick(py, rows.len())? {
-                self.state.long(py, |state| learn(state, None))?;
-                py.check_signals()?;
-            } else {
-                self.state.interruptible(py, |state, interrupt| learn(state, Some(interrupt)))?;
-            }
-        }
-        Ok(())
+        self.learn_rows(py, &rows, |model, x, row| {
+            let (noise, time) = (noise.as_ref().map(|n| n[row]), time.as_ref().map(|t| t[row]));
+            let weight = weight.as_ref().map_or(1.0, |w| w[row]);
+            model.step_weighted(x, y[row], weight, noise, time).map(|_| ())
+        })
     }
 
     /// Predicts and learns one row.
@@ -367,55 +290,6 @@ impl Regressor {
         })
     }
 
-    /// Learns everything another model has learned.
-    fn merge(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
-        // A copy first: two models that merge each other at once must not wait for each other.
-        let (theirs, rows) = other.state.long(py, |state| Ok((state.model.clone(), state.rows)))?;
-        self.state.long(py, |state| {
-            state.change().merge(&theirs)?;
-            state.rows += rows;
-            Ok(())
-        })
-    }
-
-    /// Makes all rows so far count less.
-    fn decay(&self, py: Python<'_>, factor: f64) -> PyResult<()> {
-        self.state.long(py, |state| Ok(state.change().decay(factor)?))
-    }
-
-    /// Ends the warm-up with the rows seen so far.
-    fn finish_warm_up(&self, py: Python<'_>) -> PyResult<()> {
-        self.state.interruptible(py, |state, _| Ok(state.change().finish_warm_up()?))
-    }
-
-    /// Ends a fit: features are learned anew from the rows in memory, if there are more than at the last search.
-    fn finish_search(&self, py: Python<'_>) -> PyResult<()> {
-        self.state.interruptible(py, |state, _| {
-            let model = state.change();
-            model.finish_search()?;
-            // The order of a table has no meaning.
-            model.drop_corrections();
-            Ok(())
-        })
-    }
-
-    /// What went wrong beside the rows since the last call, if anything did.
-    fn take_failure(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        self.state.brief(py, |state| Ok(state.model.take_failure().map(|failure| failure.to_string())))
-    }
-
-    /// What a user should know about the data and the fit.
-    fn remarks(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        self.state.brief(py, |state| {
-            Ok(state.model.remarks().iter().map(|remark| remark.text(&state.columns.inputs)).collect())
-        })
-    }
-
-    /// Stops learning the feature map.
-    fn freeze_features(&self, py: Python<'_>) -> PyResult<()> {
-        self.state.long(py, |state| Ok(state.change().freeze_features()?))
-    }
-
     /// Fits the hyperparameters to everything learned so far.
     fn refit(&self, py: Python<'_>) -> PyResult<()> {
         self.state.interruptible(py, |state, _| Ok(state.change().refit()?))
@@ -495,7 +369,7 @@ impl Regressor {
     }
 }
 
-estimator_methods!(Regressor);
+estimator_methods!(Regressor, OnlineRegressor, Snapshot, "this is a classifier; load it as one");
 
 pub(crate) fn warming_up(operation: &'static str) -> Failure {
     Error::Unsupported { operation, reason: "the warm-up is not over" }.into()

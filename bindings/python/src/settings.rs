@@ -2,10 +2,9 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use wiski::feature::Column;
 use wiski::model::{Coverage, HalfLife, InputScaling, Intervals, Missing, NoiseModel, StartValue, Upkeep};
 use wiski::persist::{Columns, InputSource, Reading};
-use wiski::{Error, Kernel, Result, Settings};
+use wiski::{Column, Error, Kernel, Result, Settings};
 
 use crate::errors::Failure;
 

@@ -3,10 +3,8 @@
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use wiski::Stats as Sums;
-use wiski::grid::Grid;
 use wiski::model::ColumnScaling;
-use wiski::persist;
+use wiski::{Grid, Stats as Sums, persist};
 
 use crate::errors::{Failure, detached, guarded, offset, reject};
 use crate::rows::{Rows, check_column, column};
@@ -150,7 +148,7 @@ impl Stats {
     #[getter]
     fn grid(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
         self.0.brief(py, |state| {
-            Ok(state.sums.lattice().grids()[0].axes().iter().map(wiski::grid::Axis::points).collect())
+            Ok(state.sums.lattice().grids()[0].axes().iter().map(wiski::Axis::points).collect())
         })
     }
 

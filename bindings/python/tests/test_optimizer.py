@@ -2,6 +2,8 @@
 
 import math
 import pickle
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -258,17 +260,51 @@ def test_optuna_processes_with_one_seed_try_different_points(tmp_path):
 
 
 def test_optuna_old_trials_are_learned_at_once():
+    """A thousand trials of before, in as many dimensions as one grid has: the first proposal takes about a second."""
+    names = "abcd"
     study = study_with(WiskiSampler(seed=0))
-    space = {name: optuna.distributions.FloatDistribution(-1, 1) for name in "abc"}
+    space = {name: optuna.distributions.FloatDistribution(-1, 1) for name in names}
     rng = np.random.default_rng(0)
     for _ in range(1000):
-        params = dict(zip("abc", rng.uniform(-1, 1, 3).tolist()))
+        params = dict(zip(names, rng.uniform(-1, 1, 4).tolist()))
         value = sum(v * v for v in params.values())
         study.add_trial(optuna.trial.create_trial(params=params, distributions=space, value=value))
-    start = time.perf_counter()
-    study.optimize(lambda trial: sum(trial.suggest_float(name, -1, 1) ** 2 for name in "abc"), n_trials=1)
-    assert time.perf_counter() - start < 10
+    # Of the processor, so that a busy machine does not count.
+    start = time.process_time()
+    study.optimize(lambda trial: sum(trial.suggest_float(name, -1, 1) ** 2 for name in names), n_trials=1)
+    assert time.process_time() - start < 4
     assert study.trials[-1].value < 0.1
+
+
+def test_grids_take_over_without_a_pause():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (501, 4))
+    y = ((X - 0.3) ** 2).sum(1) + 0.3 * rng.normal(size=501)
+    search = wiski.Optimizer([(-1.0, 1.0)] * 4, random_state=0)
+    search.tell(X[:500], y[:500])
+    start = time.process_time()
+    search.tell(X[500:], y[500:])
+    assert time.process_time() - start < 4
+
+
+WORKER = """
+import sys, optuna
+from wiski.optuna import WiskiSampler
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+study = optuna.load_study(study_name="shared", storage=sys.argv[1], sampler=WiskiSampler())
+study.optimize(lambda trial: (trial.suggest_float("x", -3, 3) - 1) ** 2 + trial.suggest_int("k", 0, 1000) * 1e-3, n_trials=12)
+"""
+
+
+def test_optuna_processes_share_a_storage(tmp_path):
+    """Three processes with samplers as they come: no two trials are the same."""
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    study = study_with(None, storage=storage, study_name="shared")
+    workers = [subprocess.Popen([sys.executable, "-c", WORKER, storage]) for _ in range(3)]
+    assert [worker.wait(timeout=300) for worker in workers] == [0, 0, 0]
+    tried = [tuple(trial.params.values()) for trial in study.trials]
+    assert len(set(tried)) == len(tried) == 36
+    assert study.best_value < 0.1
 
 
 def test_optuna_arguments():

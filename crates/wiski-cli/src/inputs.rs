@@ -1,7 +1,7 @@
 //! Which columns of a file become inputs, and as what: numbers as they are, places on circles, levels, parts of dates.
 
 use anyhow::{Result, bail, ensure};
-use wiski::feature::Column;
+use wiski::Column;
 use wiski::persist::{CalendarPart, InputSource, Reading};
 
 /// One input of a model.

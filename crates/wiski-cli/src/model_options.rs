@@ -4,11 +4,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use wiski::engine::Accuracy;
-use wiski::engine::Engine;
 use wiski::model::{HalfLife, InputScaling, Missing, NoiseModel, StartValue};
 use wiski::persist::CalendarPart;
-use wiski::{Kernel, OffGrid, Schedule, Settings};
+use wiski::{Accuracy, Engine, Kernel, OffGrid, Schedule, Settings};
 
 use crate::input::{self, Source};
 use crate::inputs::{InputPlan, Levels, Wishes};
@@ -33,8 +31,8 @@ pub(crate) struct ModelOptions {
     grid: Option<String>,
 
     /// The kernel: rbf, matern12, matern32, matern52, rq, periodic, cosine, sm:4; with sums, products and
-    /// axes as in 'rbf + periodic@0' [default: for one or two inputs the best of rbf, matern52, matern32 and matern12;
-    /// a sum of grids has its own for each]
+    /// axes as in 'rbf + periodic@0' [default: for one or two inputs the best of rbf, matern52, matern32, matern12 and, where
+    /// there is a sign for it, a sum of two; a sum of grids has its own for each]
     #[arg(long, value_name = "EXPRESSION")]
     kernel: Option<String>,
 

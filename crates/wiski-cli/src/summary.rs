@@ -247,7 +247,7 @@ pub(crate) fn process(model: &Model) -> Option<(Option<&str>, &wiski::Wiski)> {
 
 pub(crate) fn grid_shape(process: &wiski::Wiski) -> Vec<usize> {
     let grids = process.stats().lattice().grids();
-    grids.iter().flat_map(|g| g.axes().iter().map(wiski::grid::Axis::points)).collect()
+    grids.iter().flat_map(|g| g.axes().iter().map(wiski::Axis::points)).collect()
 }
 
 /// The grids with the rank of the prior and, for large ones, how posteriors are computed.
@@ -266,7 +266,7 @@ pub(crate) fn grids(process: &wiski::Wiski) -> String {
         let shape: Vec<String> = grid.axes().iter().map(|a| a.points().to_string()).collect();
         return format!("{} points", shape.join(" × "));
     }
-    let points: usize = blocks.iter().map(wiski::grid::Grid::len).sum();
+    let points: usize = blocks.iter().map(wiski::Grid::len).sum();
     format!("{} grids with {points} points in all", blocks.len())
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 
 use common::{Folder, Random, column};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Sales of three shops by the hour: an effect of the shop, of the hour of the day and of the day of the week.
 fn sales(rows: usize) -> String {
@@ -288,4 +288,30 @@ fn a_model_can_be_refitted_without_rows() {
     folder.write("few.csv", common::table(10, 1));
     folder.ok("stream few.csv --target y --model few.wiski");
     folder.rejected("refit few.wiski", "still collecting");
+}
+
+/// What inducing points do is told and shown: which columns they read, and what these add.
+#[test]
+fn points_tell_which_columns_they_read() {
+    let folder = Folder::new();
+    let (mut text, mut random) = (String::from("a,b,c,d,y\n"), Random::new(11));
+    for _ in 0..800 {
+        let x: [f64; 4] = std::array::from_fn(|_| 2.0 * random.uniform() - 1.0);
+        let y = 2.0 * (3.0 * x[0] * x[1]).sin() * x[2] + 0.5 * x[3] + 0.1 * random.uniform();
+        writeln!(text, "{:.4},{:.4},{:.4},{:.4},{y:.4}", x[0], x[1], x[2], x[3]).unwrap();
+    }
+    folder.write("data.csv", &text);
+    folder.ok("stream data.csv --target y --features points:150 --model m.wiski");
+    let json: Value = serde_json::from_str(&folder.ok("info m.wiski --json")).unwrap();
+    let relevances: Vec<f64> = serde_json::from_value(json["relevances"].clone()).unwrap();
+    assert!((relevances.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{relevances:?}");
+    assert!(relevances[..3].iter().all(|&r| r > relevances[3]), "{relevances:?}");
+    let said = folder.ok("info m.wiski");
+    assert!(said.contains("150 inducing points, which read"), "{said}");
+    folder.ok("plot m.wiski -o parts.svg");
+    folder.ok("plot m.wiski -o means.svg --data data.csv");
+    for file in ["parts.svg", "means.svg"] {
+        assert!(folder.read(file).contains("in the points"), "{file}");
+    }
+    assert_ne!(folder.read("parts.svg"), folder.read("means.svg"), "one row and the mean over many");
 }

@@ -16,6 +16,7 @@ fn main() -> anyhow::Result<()> {
         trials: option("--trials").map(str::parse).transpose()?,
         seed: 0,
         only: option("--only").map_or(Vec::new(), |o| o.split(',').map(str::to_owned).collect()),
+        ..Options::default()
     };
     wiski_lab::run(arguments.first().map_or("", String::as_str), &options)
 }

@@ -1,66 +1,101 @@
 //! Where results go: finished trials as JSON (so that a run can be resumed), curves as CSV, tables as Markdown,
 //! figures as SVG and PNG.
 
+use crate::Options;
+use crate::watch;
+use crate::work::{self, Unit, Work};
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Instant;
-use wiski_figures::{Comparison, Drawing, Line, Lines};
+use wiski_figures::{Comparison, Figure, Line, Lines};
 
 /// The folder of one experiment.
 #[derive(Debug, Clone)]
 pub struct Folder {
     path: PathBuf,
+    experiment: String,
+    work: Work,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Stored<T> {
     setup: String,
+    /// Processor seconds that it took; files of earlier versions do not say.
+    #[serde(default)]
+    seconds: f64,
     result: T,
 }
 
 impl Folder {
-    /// Opens (or makes) the folder of an experiment below `out`.
-    pub fn open(out: &Path, experiment: &str) -> anyhow::Result<Self> {
-        let path = out.join(experiment);
+    /// Opens (or makes) the folder of an experiment.
+    pub fn open(options: &Options, experiment: &str) -> anyhow::Result<Self> {
+        let path = options.out.join(experiment);
         std::fs::create_dir_all(path.join("trials")).with_context(|| path.display().to_string())?;
-        Ok(Self { path })
+        Ok(Self { path, experiment: experiment.into(), work: options.work.clone() })
     }
 
-    /// The result of a trial: read if it was finished with the same setup before, computed and stored otherwise.
+    /// The result of a trial: read if it was finished with the same setup before; otherwise what the work at hand does with
+    /// it. `None` if there is none yet.
     pub fn trial<T: Serialize + DeserializeOwned>(
         &self,
         key: &str,
         setup: &str,
         compute: impl FnOnce() -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
+    ) -> anyhow::Result<Option<T>> {
+        let unit = Unit { experiment: self.experiment.clone(), key: key.into() };
         let path = self.path.join("trials").join(format!("{key}.json"));
         let stored = std::fs::read_to_string(&path).ok();
         if let Some(stored) = stored.and_then(|text| serde_json::from_str::<Stored<T>>(&text).ok())
             && stored.setup == setup
         {
-            return Ok(stored.result);
+            self.work.has(unit, stored.seconds);
+            return Ok(Some(stored.result));
         }
-        let stored = Stored { setup: setup.into(), result: compute()? };
+        let Some((result, seconds)) = work::perform(&self.work, &unit, compute)? else { return Ok(None) };
+        let stored = Stored { setup: setup.into(), seconds, result };
         // Written whole or not at all: a run may be stopped at any time.
         let partial = path.with_extension("partial");
         std::fs::write(&partial, serde_json::to_string(&stored)?)?;
         std::fs::rename(&partial, &path)?;
-        Ok(stored.result)
+        self.work.ran(&unit, seconds);
+        Ok(Some(stored.result))
+    }
+
+    /// The results of several trials that are there, in their order.
+    pub fn trials<T: Serialize + DeserializeOwned>(
+        &self,
+        seeds: impl IntoIterator<Item = u64>,
+        setup: &str,
+        key: impl Fn(u64) -> String,
+        compute: impl Fn(u64) -> anyhow::Result<T>,
+    ) -> anyhow::Result<Vec<T>> {
+        let mut all = Vec::new();
+        for seed in seeds {
+            all.extend(self.trial(&key(seed), setup, || compute(seed))?);
+        }
+        Ok(all)
     }
 
     /// Writes a text file.
     pub fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        if !self.work.reports() {
+            return Ok(());
+        }
         let path = self.path.join(name);
         std::fs::write(&path, text).with_context(|| path.display().to_string())
     }
 
     /// Writes a figure as SVG and PNG.
-    pub fn draw(&self, name: &str, drawing: &Drawing) -> anyhow::Result<()> {
+    pub fn draw(&self, name: &str, figure: &impl Figure) -> anyhow::Result<()> {
+        if !self.work.reports() {
+            return Ok(());
+        }
+        let drawing = figure.draw();
         self.write(&format!("{name}.svg"), &drawing.svg())?;
         let path = self.path.join(format!("{name}.png"));
         std::fs::write(&path, drawing.png(1.5)?).with_context(|| path.display().to_string())
@@ -68,6 +103,9 @@ impl Folder {
 
     /// Writes a table and prints it.
     pub fn table(&self, name: &str, table: &Markdown) -> anyhow::Result<()> {
+        if !self.work.reports() {
+            return Ok(());
+        }
         println!("\n{}", table.text);
         self.write(&format!("{name}.md"), &table.text)
     }
@@ -92,10 +130,14 @@ impl Markdown {
     }
 }
 
-/// A bar on standard error while a trial runs.
+/// A bar on standard error while a trial runs; those of trials side by side stand below each other.
 pub fn progress(label: &str, rows: usize) -> ProgressBar {
+    static BARS: OnceLock<MultiProgress> = OnceLock::new();
+    if watch::is_slice() {
+        return ProgressBar::hidden();
+    }
     let style = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} rows, {eta} left");
-    let bar = ProgressBar::new(rows as u64);
+    let bar = BARS.get_or_init(MultiProgress::new).add(ProgressBar::new(rows as u64));
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_message(label.to_owned());
     bar
@@ -187,7 +229,8 @@ mod tests {
     #[test]
     fn a_finished_trial_is_not_run_again_unless_its_setup_changes() {
         let out = tempfile::tempdir().unwrap();
-        let folder = Folder::open(out.path(), "test").unwrap();
+        let options = Options { out: out.path().into(), ..Options::default() };
+        let folder = Folder::open(&options, "test").unwrap();
         let mut runs = 0;
         let mut trial = |setup: &str| {
             folder
@@ -195,6 +238,7 @@ mod tests {
                     runs += 1;
                     Ok(vec![f64::from(runs)])
                 })
+                .unwrap()
                 .unwrap()
         };
         assert_eq!([trial("x"), trial("x"), trial("y"), trial("y")], [[1.0], [1.0], [2.0], [2.0]]);

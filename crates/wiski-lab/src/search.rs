@@ -8,12 +8,9 @@ use crate::baselines::{
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::decide::{
-    Acquisition, Dimension, Goal, Incumbent, Maximizer, Optimizer, OptimizerSettings, Proposer, Space,
-    Strategy,
-};
-use wiski::kernel::Family;
-use wiski::{OnlineGp, Result};
+use wiski::decide::{Acquisition, Dimension, Goal, Maximizer, Optimizer, OptimizerSettings, Space, Strategy};
+use wiski::internals::decide::{Incumbent, Proposer};
+use wiski::{Family, OnlineGp, Result};
 
 /// A method of the paper's optimization experiments.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,6 +34,9 @@ pub enum Searcher {
         /// Adam steps for each batch of results.
         steps: usize,
     },
+    /// wiski's optimizer as it comes: an exact process for the first 500 results, then grids, closing in where they are
+    /// too coarse.
+    Product,
     /// Uniform points, for the scale of it all.
     Random,
 }
@@ -49,8 +49,14 @@ impl Searcher {
             Self::Local { .. } => "WISKI, local",
             Self::Exact => "Exact (Cholesky)",
             Self::Svgp { .. } => "O-SVGP",
+            Self::Product => "wiski as it comes",
             Self::Random => "Random",
         }
+    }
+
+    /// The power of the number of results with which the time of a step grows.
+    pub fn growth(self) -> f64 {
+        if self == Self::Exact { 2.0 } else { 0.0 }
     }
 
     /// A name that can stand in a file name and tells settings apart.
@@ -70,7 +76,7 @@ impl Searcher {
     /// A search that has the results of the first points.
     pub fn start(self, dim: usize, rules: Rules, x: &[f64], y: &[f64], seed: u64) -> Result<Box<dyn Search>> {
         Ok(match self {
-            Self::Wiski { .. } | Self::Local { .. } | Self::Exact => {
+            Self::Wiski { .. } | Self::Local { .. } | Self::Exact | Self::Product => {
                 let space =
                     Space::new((0..dim).map(|k| Dimension::linear(format!("x{k}"), -1.0, 1.0)).collect())?;
                 let settings = OptimizerSettings {
@@ -89,6 +95,7 @@ impl Searcher {
                     Self::Local { grid } => {
                         OptimizerSettings { local: Some(true), grid: Some(grid), ..settings }
                     }
+                    Self::Product => settings,
                     _ => OptimizerSettings { exact_until: usize::MAX, ..settings },
                 };
                 let mut search = GridSearch(Optimizer::new(space, settings)?);

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use wiski::decide::{Dimension, Goal, Optimizer, OptimizerSettings, Space};
-use wiski::feature::Column;
 use wiski::model::{HalfLife, InputScaling, NoiseModel};
 use wiski::persist::{Columns, InputSource, Model, Reading, Stored};
 use wiski::time::{Lags, Seasons, TrendKind};
 use wiski::{
-    Classes, Error, ForecastSettings, Forecaster, Kernel, OnlineClassifier, OnlineRegressor, Result, Settings,
+    Classes, Column, Error, ForecastSettings, Forecaster, Kernel, OnlineClassifier, OnlineRegressor, Result,
+    Settings,
 };
 
 use crate::series::Series;

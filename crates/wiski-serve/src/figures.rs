@@ -1,9 +1,9 @@
 //! The figures of a model that the reports of the command line have, as SVG: what it has learned, whether intervals keep
 //! their promise, residuals, latency. They are drawn from the newest view, so nobody waits for them.
 
+use wiski::Column;
 use wiski::decide::{Goal, Outcome};
-use wiski::feature::{Column, FeatureMap};
-use wiski::model::Z95;
+use wiski::model::{FeatureMap, Z95};
 use wiski::persist::Model;
 use wiski_figures::{
     Comparison, Curve, Effect, Effects, Field, Figure, Line, Lines, Map, Run, SeriesForecast, Trace,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use wiski::decide::Optimizer;
-use wiski::model::{Upkeep, UpkeepStage};
+use wiski::model::{ROWS_TOGETHER, Upkeep, UpkeepStage};
 use wiski::persist::{self, Answer, Columns, InputSource, Model, Reading, Stored, Target};
 use wiski::{Error, Horizon, Result};
 
@@ -227,8 +227,14 @@ fn learn(stored: &mut Stored, batch: &Batch, level: Option<f64>, watch: &mut dyn
     let mut rejected = Vec::new();
     let own_level = stored.model.settings().intervals.level;
     let mut said = level.map(|_| Recorder::new(&stored.model));
+    let mut coming = Vec::new();
     for i in 0..batch.len() {
         let row = batch.row(i);
+        if i.is_multiple_of(ROWS_TOGETHER) && stored.model.gains_by_preparing() {
+            coming.clear();
+            (i..batch.len()).take(ROWS_TOGETHER).for_each(|i| coming.extend_from_slice(batch.row(i).x));
+            stored.model.prepare_rows(&coming);
+        }
         let stepped = stored.step(&row);
         if !stored.model.is_ready() && stored.model.upkeep_stage() != UpkeepStage::Idle {
             // Until the warm-up is over there is no prediction, so its end is waited for.

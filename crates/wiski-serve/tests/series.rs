@@ -4,7 +4,7 @@ mod common;
 
 use common::Server;
 use serde_json::{Value, json};
-use wiski::feature::Column;
+use wiski::Column;
 use wiski::time::{ForecastSettings, Forecaster, Lags, Seasons};
 
 /// The i-th row of a series by the hour, with a temperature; some hours are not there, some have no value.

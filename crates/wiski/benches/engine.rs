@@ -12,18 +12,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use limits::{Limits, time};
-use wiski::conformal::{Conformal, Horizon, Score};
-use wiski::evidence::Evidence;
-use wiski::feature::{Normalizer, Tape};
-use wiski::grid::{Grid, Lattice};
+use wiski::internals::Pool;
+use wiski::internals::conformal::{Conformal, Score};
+use wiski::internals::evidence::Evidence;
+use wiski::internals::feature::{Normalizer, Tape};
+use wiski::internals::grid::Lattice;
+use wiski::internals::points::Points;
+use wiski::internals::posterior::{Posterior, Workspace};
 use wiski::internals::structure::{Symmetric, Toeplitz, ToeplitzMethod};
-use wiski::kernel::{Family, Kernel};
-use wiski::learn::{HyperSpace, LbfgsB};
 use wiski::model::{IntervalKind, Intervals};
-use wiski::points::Points;
-use wiski::posterior::{Posterior, Prediction, Workspace};
-use wiski::stats::Stats;
-use wiski::{Features, OnlineGp, OnlineRegressor, Pool, Schedule, Settings, Wiski};
+use wiski::{
+    Family, Features, Grid, Horizon, HyperSpace, Kernel, LbfgsB, OnlineGp, OnlineRegressor, Prediction,
+    Schedule, Settings, Stats, Wiski,
+};
 
 /// The default cut-off of the model.
 const CUTOFF: f64 = 1e-12;

@@ -10,12 +10,10 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use limits::{Limits, time};
-use wiski::evidence::Evidence;
-use wiski::grid::{Grid, Lattice};
-use wiski::kernel::{Family, Kernel};
-use wiski::points::Points;
-use wiski::stats::Stats;
-use wiski::{OnlineGp, OnlineRegressor, Settings, Wiski};
+use wiski::internals::evidence::Evidence;
+use wiski::internals::grid::Lattice;
+use wiski::internals::points::Points;
+use wiski::{Family, Grid, Kernel, OnlineGp, OnlineRegressor, Settings, Stats, Wiski};
 
 /// The place of row `i` on axis `k`.
 fn place(i: usize, k: usize) -> f64 {

@@ -16,9 +16,8 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Poisson, StandardNormal, StudentT};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::feature::Column;
 use wiski::model::NoiseModel;
-use wiski::{OnlineRegressor, Settings};
+use wiski::{Column, OnlineRegressor, Settings};
 
 const SETS: &str = "still,shift,slow,students,outliers,counts,fanned,malaria_kenya,concrete,wine_quality,skillcraft,\
                     powerplant,elevators,vic_elec,nyc_taxi,nyc_taxi_lags";

@@ -13,11 +13,9 @@ use std::time::Instant;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::grid::Axis;
 use wiski::internals::exact::ExactProcess;
-use wiski::kernel::Family;
-use wiski::learn::{HyperSpace, LbfgsB, Rows};
-use wiski::{OnlineRegressor, Settings};
+use wiski::internals::learn::Rows;
+use wiski::{Axis, Family, HyperSpace, LbfgsB, OnlineRegressor, Settings};
 
 type Function = (&'static str, usize, fn(&[f64]) -> f64, f64, usize);
 

@@ -118,7 +118,7 @@ fn rolling(name: &str, first: usize, seasons: Seasons, lags: Lags) -> Result<()>
     let settings = ForecastSettings {
         seasons,
         lags,
-        columns: vec![wiski::feature::Column::Numeric; width],
+        columns: vec![wiski::Column::Numeric; width],
         horizon: Some(168.0),
         ..ForecastSettings::default()
     };

@@ -27,11 +27,9 @@ use faer::{Mat, Side};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::feature::Column;
-use wiski::learn::{Bounds, FnObjective, LbfgsB};
-use wiski::model::{InputScaling, Prequential};
-use wiski::posterior::Prediction;
-use wiski::{Features, OnlineRegressor, Schedule, Settings};
+use wiski::internals::learn::{Bounds, FnObjective};
+use wiski::model::{InputScaling, Prequential, ROWS_TOGETHER};
+use wiski::{Column, Features, LbfgsB, OnlineRegressor, Prediction, Schedule, Settings};
 
 const SETS: &str =
     "concrete,airfoil,wine_quality,skillcraft,sml,powerplant,pol,elevators,protein,vic_elec,nyc_taxi";
@@ -141,8 +139,12 @@ fn run(set: &Set, model: &str, sorted_by: &str, split: u64, seed: u64) -> Run {
     let mut model = OnlineRegressor::new(width, settings).expect("valid settings");
     let rows: Vec<Vec<f64>> = train.iter().map(|&i| row(i)).collect();
     let clock = seconds_used();
-    for row in &rows {
-        model.step(&row[..width], row[width]).expect("a usable row");
+    for rows in rows.chunks(ROWS_TOGETHER) {
+        // As the command does with a file.
+        model.prepare_rows(&rows.iter().flat_map(|row| row[..width].to_vec()).collect::<Vec<f64>>());
+        for row in rows {
+            model.step(&row[..width], row[width]).expect("a usable row");
+        }
     }
     model.finish_search().expect("a search");
     seconds += seconds_used() - clock;

@@ -15,8 +15,8 @@ use faer::{Mat, Side};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::kernel::Family;
-use wiski::learn::points::{
+use wiski::Family;
+use wiski::internals::learn::points::{
     GridFeatures, LearnedPoints, PointsNoise, PointsOutput, PointsRows, PointsSearch, PointsStart, Precision,
 };
 

@@ -14,7 +14,7 @@ use std::time::Instant;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::learn::{Start, WarmUpTraining};
+use wiski::internals::learn::{Start, WarmUpTraining};
 use wiski::model::{InputScaling, Prequential, TargetScaling};
 use wiski::{Features, OnlineRegressor, Schedule, Settings};
 

@@ -11,9 +11,8 @@ use std::time::Instant;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::grid::Grid;
 use wiski::internals::large::sparse::SparsePosterior;
-use wiski::{Kernel, Result, Stats};
+use wiski::{Grid, Kernel, Result, Stats};
 
 const GRIDS: [&str; 10] = [
     "50x50",

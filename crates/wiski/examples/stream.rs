@@ -12,10 +12,10 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use wiski::grid::Grid;
-use wiski::kernel::Family;
-use wiski::learn::{Bounds, FnObjective, LbfgsB};
-use wiski::{Evidence, Kernel, OnlineGp, Pool, Prediction, Predictor, Result, Wiski};
+use wiski::internals::Pool;
+use wiski::internals::evidence::Evidence;
+use wiski::internals::learn::{Bounds, FnObjective};
+use wiski::{Family, Grid, Kernel, LbfgsB, OnlineGp, Prediction, Predictor, Result, Wiski};
 
 /// Columns `hour` (0 to 24), `temperature` (°C) and `power` (kW), in the order in which they were read.
 const READINGS: &str = include_str!("data/heat_pump.csv");

@@ -204,9 +204,65 @@ pub(crate) struct Placement {
     /// What `dense` was computed from, if it is that of one data point: processes that share their points need it once.
     points: Option<Arc<Points>>,
     inputs: Vec<f64>,
+    coming: Coming,
+}
+
+/// Inputs of inducing points that are known to come, with the weights of some of them, computed together.
+#[derive(Debug, Clone, Default)]
+struct Coming {
+    points: Option<Arc<Points>>,
+    /// Of all rows, one after the other.
+    inputs: Vec<f64>,
+    /// The first row whose weights are known.
+    first: usize,
+    /// One for each of those rows.
+    residuals: Vec<f64>,
+    dense: Vec<f64>,
+}
+
+impl Coming {
+    /// Where among the known rows the one with these inputs is; weights are computed where it is none of them.
+    fn find(&mut self, points: &Arc<Points>, inputs: &[f64]) -> Option<usize> {
+        let d = inputs.len();
+        let is_same = self.points.as_ref().is_some_and(|own| Arc::ptr_eq(own, points) || own == points);
+        if !is_same || d == 0 {
+            return None;
+        }
+        // Before the known ones are those that have come.
+        let row = self.first + self.inputs.chunks_exact(d).skip(self.first).position(|own| own == inputs)?;
+        if row >= self.first + self.residuals.len() {
+            let rows = (self.inputs.len() / d - row).min(POINTS_TOGETHER);
+            self.first = row;
+            self.residuals.resize(rows, 0.0);
+            self.dense.resize(rows * points.len(), 0.0);
+            let inputs = self.inputs[row * d..(row + rows) * d].chunks_exact(d);
+            points.weigh_all(inputs, &mut self.dense, &mut self.residuals);
+        }
+        Some(row - self.first)
+    }
 }
 
 impl Placement {
+    /// Takes note of points that will be weighed in this order, given by their coordinates.
+    pub(crate) fn expect(&mut self, lattice: &Lattice, h: &[f64]) {
+        let Coming { points, inputs, first, residuals, dense } = &mut self.coming;
+        *points = lattice.points().filter(|_| !h.is_empty()).cloned();
+        *first = 0;
+        inputs.clear();
+        residuals.clear();
+        dense.clear();
+        if points.is_some() {
+            h.chunks_exact(lattice.dim()).for_each(|h| inputs.extend_from_slice(&h[lattice.grid_dim()..]));
+        }
+    }
+
+    /// The weights on the inducing points of a lattice of one of the points that were expected; nothing where it has none.
+    pub(crate) fn coming(&mut self, lattice: &Lattice, inputs: &[f64]) -> Option<&[f64]> {
+        let Some(points) = lattice.points() else { return Some(&[]) };
+        let at = self.coming.find(points, inputs)?;
+        Some(&self.coming.dense[at * points.len()..(at + 1) * points.len()])
+    }
+
     /// Whether the weights on inducing points are those of one data point with the given inputs.
     fn is_of(&self, points: &Arc<Points>, inputs: &[f64]) -> bool {
         let same = |own: &Arc<Points>| Arc::ptr_eq(own, points) || own == points;
@@ -333,7 +389,14 @@ impl Lattice {
         }
         out.dense.resize(points.len(), 0.0);
         out.residuals.resize(1, 0.0);
-        out.residuals[0] = points.weigh(inputs, &mut out.dense);
+        out.residuals[0] = match out.coming.find(points, inputs) {
+            Some(at) => {
+                let known = &out.coming.dense[at * points.len()..(at + 1) * points.len()];
+                out.dense.copy_from_slice(known);
+                out.coming.residuals[at]
+            }
+            None => points.weigh(inputs, &mut out.dense),
+        };
         out.inputs.clear();
         out.inputs.extend_from_slice(inputs);
         if !out.points.as_ref().is_some_and(|own| Arc::ptr_eq(own, points)) {

@@ -7,7 +7,7 @@
 //! without loss.
 //!
 //! ```
-//! use wiski::{Kernel, OnlineGp, Wiski, grid::Grid};
+//! use wiski::{Grid, Kernel, OnlineGp, Wiski};
 //!
 //! let grid = Grid::covering(&[(-1.0, 1.0), (-1.0, 1.0)], &[16, 16])?;
 //! let mut model = Wiski::builder().grid(grid).kernel(Kernel::rbf(&[0.5, 0.7])?).noise(0.05).build()?;
@@ -17,32 +17,40 @@
 //! # Ok::<(), wiski::Error>(())
 //! ```
 //!
+//! # Where to begin
+//!
+//! * Raw rows, in any units: [`OnlineRegressor`] and [`OnlineClassifier`], with [`Settings`]; what settings are made of, what
+//!   models answer and how they are scored is in [`model`].
+//! * Series: [`Forecaster`], more in [`time`].
+//! * Where to look next, Bayesian optimization and active learning: [`decide`].
+//! * Models in files and journals: [`persist`]. Rows on many machines: [`shard`].
+//! * The process on a grid at hyperparameters of your choice: [`Wiski`], with [`Grid`] and [`Kernel`].
+//!
 //! # The pipeline
 //!
-//! Data flows through the modules in the order in which they stand here; a module uses only those above it.
+//! Data flows through the modules in the order in which they stand here; a module uses only those above it. Those under
+//! [`internals`] are there for experiments with the engine, and may change with any version.
 //!
-//! 1. [`feature`]: maps from input columns to grid coordinates, x → h, and streaming input moments.
-//! 2. [`kernel`]: stationary kernels, their sums and products, their gradients.
-//! 3. [`points`], [`grid`], [`internals::interp`]: inducing points, regular grids and cubic interpolation weights, x → w.
-//! 4. [`likelihood`]: class labels as targets with known noise, latent values as class probabilities.
+//! 1. [`internals::feature`]: maps from input columns to grid coordinates, x → h, and streaming input moments.
+//! 2. [`internals::kernel`]: stationary kernels, their sums and products, their gradients.
+//! 3. [`internals::points`], [`internals::grid`], [`internals::interp`]: inducing points, regular grids and cubic
+//!    interpolation weights, x → w.
+//! 4. [`internals::likelihood`]: class labels as targets with known noise, latent values as class probabilities.
 //! 5. [`internals::structure`]: Toeplitz, Kronecker, stencil and block matrices.
 //! 6. [`internals::prior`]: the root B of the prior covariance on the grid, with adaptive rank p.
-//! 7. [`stats`]: sufficient statistics, the only thing that data touches.
-//! 8. [`posterior`]: mean and covariance from statistics; constant-time conditioning; predictions.
-//! 9. [`evidence`]: the log marginal likelihood and its gradient in every hyperparameter.
+//! 7. [`internals::stats`]: sufficient statistics, the only thing that data touches.
+//! 8. [`internals::posterior`]: mean and covariance from statistics; constant-time conditioning; predictions.
+//! 9. [`internals::evidence`]: the log marginal likelihood and its gradient in every hyperparameter.
 //! 10. [`internals::large`]: engines for grids from two thousand to a million points.
-//! 11. [`engine`]: one interface for the posteriors of all engines, and which one is used.
-//! 12. [`learn`]: optimizers, transforms and priors for hyperparameters; projections and sums of grids chosen on
-//!     rows in memory; inducing points learned on them.
+//! 11. [`internals::engine`]: one interface for the posteriors of all engines, and which one is used.
+//! 12. [`internals::learn`]: optimizers, transforms and priors for hyperparameters; projections and sums of grids chosen
+//!     on rows in memory; inducing points learned on them.
 //! 13. [`internals::exact`]: the exact process without a grid, for few rows.
-//! 14. [`conformal`]: intervals that hold along a stream, whatever the data do.
+//! 14. [`internals::conformal`]: intervals that hold along a stream, whatever the data do.
 //! 15. [`time`]: series with trend, seasons, inputs and lags, and their forecasts.
 //! 16. [`model`]: the interface of online Gaussian processes, [`Wiski`], and regression and classification of raw
 //!     rows.
-//!
 //! 17. [`decide`], [`persist`], [`shard`]: where to look next; models in files; models of rows that lie on many machines.
-//!
-//! What is in [`internals`] is there for experiments with the engine; everything else is for users.
 //!
 //! # Features
 //!
@@ -67,36 +75,36 @@ mod threads;
 
 mod dense;
 
-pub mod feature;
+mod feature;
 
-pub mod kernel;
+mod kernel;
 
-pub mod points;
+mod points;
 
-pub mod grid;
+mod grid;
 mod interp;
 
-pub mod likelihood;
+mod likelihood;
 
 mod structure;
 
 mod prior;
 
-pub mod stats;
+mod stats;
 
-pub mod posterior;
+mod posterior;
 
-pub mod evidence;
+mod evidence;
 
 mod large;
 
-pub mod engine;
+mod engine;
 
-pub mod learn;
+mod learn;
 
 mod exact;
 
-pub mod conformal;
+mod conformal;
 
 pub mod time;
 
@@ -111,18 +119,20 @@ pub mod shard;
 pub mod internals;
 
 pub use conformal::{Horizon, Interval};
+pub use engine::{Accuracy, Engine};
 pub use error::{Error, IoError, Result};
-pub use evidence::Evidence;
+pub use feature::Column;
+pub use grid::{Axis, Grid};
 pub use interrupt::Interrupt;
-pub use kernel::Kernel;
+pub use kernel::{Family, Kernel};
+pub use learn::{HyperSpace, Hyperparameters, LbfgsB, Minimum};
 pub use model::{
-    Classes, Features, OffGrid, OnlineClassifier, OnlineGp, OnlineRegressor, Outcome, Schedule, Settings,
-    Unseen, Wiski, WiskiBuilder,
+    ClassPrediction, ClassSnapshot, Classes, Features, OffGrid, OnlineClassifier, OnlineGp, OnlineRegressor,
+    Outcome, Reader, Remark, Schedule, Settings, Snapshot, Unseen, Wiski, WiskiBuilder,
 };
-pub use pool::Pool;
-pub use posterior::{Posterior, Prediction, Predictor};
+pub use posterior::{Prediction, Predictor};
 pub use stats::Stats;
-pub use time::{ForecastSettings, Forecaster};
+pub use time::{Forecast, ForecastSettings, Forecaster};
 
 /// The code in the README is tested with the documentation.
 #[cfg(doctest)]

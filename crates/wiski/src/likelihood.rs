@@ -45,7 +45,7 @@ impl Target {
 /// The map from a label among C classes to C targets with noise.
 ///
 /// ```
-/// let likelihood = wiski::likelihood::Dirichlet::new(2);
+/// let likelihood = wiski::internals::likelihood::Dirichlet::new(2);
 /// let (hit, miss) = (likelihood.target(true), likelihood.target(false));
 /// assert!(hit.value > 0.0 && (hit.value + miss.value).abs() < 1e-14);
 /// assert!(hit.noise < miss.noise);

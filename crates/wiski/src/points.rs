@@ -14,29 +14,25 @@
 //! ```
 //!
 //! (Titsias 2009; Hensman, Fusi and Lawrence 2013.) Summed over the data, the residual costs s t/2σ² of evidence with
-//! t = Σ ρ(x_i)/d_i: one more sum beside those of [`crate::stats`]. A center whose ρ under the centers before it is below
+//! t = Σ ρ(x_i)/d_i: one more sum beside those of [`internals::stats`](crate::internals::stats). A center whose ρ under the centers before it is below
 //! [`SMALLEST_RESIDUAL`] says nothing new, and is dropped rather than made independent by jitter.
 //!
 //! Cost: M D for κ_Z(x), M²/2 multiply-adds for w; many points at once by matrix products.
 
-use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
-use faer::{MatMut, MatRef, Par};
+use faer::MatRef;
 use pulp::{Arch, Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, finite, length, positive};
 use crate::kernel::Family;
 use crate::saved::{Restore, restored_after_reading};
-use crate::simd::{dot, padded, solve_lower, solve_lower_transposed};
+use crate::simd::{dot, padded, solve_lower, solve_lower_together, solve_lower_transposed};
 
 /// A center with less than this share of its variance left, given the centers before it, is dropped.
 pub const SMALLEST_RESIDUAL: f64 = 1e-9;
 
 /// The largest number of centers: L takes 512 MB.
 pub const MAX_CENTERS: usize = 8192;
-
-/// From this many points on, weights are computed by a blocked product.
-const TOGETHER: usize = 4;
 
 /// M centers among D inputs, with the radial correlation that connects them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -87,8 +83,8 @@ impl Points {
     /// inputs. The family is RBF or a Matérn. Centers that depend on earlier ones are left out: see [`Points::len`].
     ///
     /// ```
-    /// use wiski::kernel::Family;
-    /// use wiski::points::Points;
+    /// use wiski::Family;
+    /// use wiski::internals::points::Points;
     /// let points = Points::new(Family::Matern32, &[0.0, 0.0, 1.0, 0.5, 0.0, 0.0], &[0.7, 1.2])?;
     /// assert_eq!((points.len(), points.dim()), (2, 2));
     /// let (_, residual) = points.weights(&[1.0, 0.5])?;
@@ -207,24 +203,18 @@ impl Points {
         residual(weights)
     }
 
-    /// Writes w and ρ of many inputs, given row after row.
+    /// Writes w and ρ of many inputs, given row after row: the same bits as one by one.
     pub(crate) fn weigh_all<'a>(
         &self,
         x: impl ExactSizeIterator<Item = &'a [f64]>,
         weights: &mut [f64],
         residuals: &mut [f64],
     ) {
-        let (m, n) = (self.len(), x.len());
+        let m = self.len();
         for (x, row) in x.zip(weights.chunks_exact_mut(m)) {
             self.correlations(x, row);
         }
-        if n < TOGETHER {
-            weights.chunks_exact_mut(m).for_each(|row| solve_lower(&self.factor, self.stride, row));
-        } else {
-            let l = MatRef::from_row_major_slice_with_stride(&self.factor, m, m, self.stride);
-            let columns = MatMut::from_column_major_slice_mut(&mut weights[..n * m], m, n);
-            solve_lower_triangular_in_place(l, columns, Par::Seq);
-        }
+        solve_lower_together(&self.factor, self.stride, m, weights);
         residuals.iter_mut().zip(weights.chunks_exact(m)).for_each(|(r, row)| *r = residual(row));
     }
 

@@ -1,7 +1,11 @@
 //! The few vector loops that are hot and that no matrix crate offers, compiled for several instruction sets
 //! and chosen at run time.
 
+mod together;
+
 use pulp::{Arch, Simd, WithSimd};
+
+pub(crate) use together::{combine_rows_together, solve_lower_together};
 
 /// Rows of factors are padded with zeros to a multiple of this many numbers (one AVX-512 register), so that
 /// the loops have no remainders.
@@ -39,7 +43,7 @@ pub(crate) fn add_scaled(y: &mut [f64], c: f64, x: &[f64]) {
 
 /// x ← L⁻¹ x for a lower triangular matrix of padded rows.
 pub(crate) fn solve_lower(rows: &[f64], stride: usize, x: &mut [f64]) {
-    Arch::new().dispatch(SolveLower { rows, stride, x });
+    solve_lower_together(rows, stride, x.len(), x);
 }
 
 /// x ← L⁻ᵀ x for a lower triangular matrix of padded rows.
@@ -151,51 +155,6 @@ fn add_scaled_simd<S: Simd>(simd: S, y: &mut [f64], c: f64, x: &[f64]) {
     let factor = simd.splat_f64s(c);
     y.iter_mut().zip(x).for_each(|(y, &x)| *y = simd.mul_add_e_f64s(factor, x, *y));
     y_tail.iter_mut().zip(x_tail).for_each(|(y, x)| *y += c * x);
-}
-
-struct SolveLower<'a> {
-    rows: &'a [f64],
-    stride: usize,
-    x: &'a mut [f64],
-}
-
-impl WithSimd for SolveLower<'_> {
-    type Output = ();
-
-    /// Eight rows at a time: one load of the numbers found before them for eight multiply-adds.
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self { rows, stride, x } = self;
-        let n = x.len();
-        for first in (0..n).step_by(LANES) {
-            let (found, rest) = x.split_at_mut(first);
-            let own = &mut rest[..LANES.min(n - first)];
-            let row = |i: usize| &rows[(first + i) * stride..(first + i + 1) * stride];
-            let (found, _) = S::as_simd_f64s(found);
-            if own.len() == LANES {
-                let heads: [_; LANES] = std::array::from_fn(|i| S::as_simd_f64s(&row(i)[..first]).0);
-                let mut sums = [simd.splat_f64s(0.0); LANES];
-                for (j, &x) in found.iter().enumerate() {
-                    for i in 0..LANES {
-                        sums[i] = simd.mul_add_e_f64s(heads[i][j], x, sums[i]);
-                    }
-                }
-                (0..LANES).for_each(|i| own[i] -= simd.reduce_sum_f64s(sums[i]));
-            } else {
-                for (i, own) in own.iter_mut().enumerate() {
-                    let mut sum = simd.splat_f64s(0.0);
-                    let head = S::as_simd_f64s(&row(i)[..first]).0;
-                    head.iter().zip(found).for_each(|(&l, &x)| sum = simd.mul_add_e_f64s(l, x, sum));
-                    *own -= simd.reduce_sum_f64s(sum);
-                }
-            }
-            for i in 0..own.len() {
-                let row = &row(i)[first..];
-                let sum: f64 = row[..i].iter().zip(&*own).map(|(l, x)| l * x).sum();
-                own[i] = (own[i] - sum) / row[i];
-            }
-        }
-    }
 }
 
 struct SolveLowerTransposed<'a> {

@@ -6,13 +6,13 @@ use common::*;
 use proptest::prelude::*;
 use rand::RngExt;
 use rand::seq::SliceRandom;
-use wiski::evidence::Evidence;
-use wiski::feature::Column;
-use wiski::grid::{Axis, Grid, Lattice};
+use wiski::internals::evidence::Evidence;
+use wiski::internals::grid::Lattice;
+use wiski::internals::posterior::Workspace;
 use wiski::model::{Prequential, Reads};
-use wiski::posterior::Workspace;
-use wiski::stats::Stats;
-use wiski::{Error, Features, Kernel, OffGrid, OnlineGp, OnlineRegressor, Settings, Wiski};
+use wiski::{
+    Axis, Column, Error, Features, Grid, Kernel, OffGrid, OnlineGp, OnlineRegressor, Settings, Stats, Wiski,
+};
 
 const SIGMA2: f64 = 0.05;
 
@@ -368,7 +368,9 @@ fn relearning_starts_from_all_rows_exactly() {
     }
     assert!(!model.is_searching());
     assert_eq!(model.count(), 1200.0);
-    let mut direct = OnlineRegressor::new(6, Settings { warm_up: Some(1200), ..auto(1200) }).unwrap();
+    let schedule = wiski::Schedule::Off;
+    let mut direct =
+        OnlineRegressor::new(6, Settings { schedule, warm_up: Some(1200), ..auto(1200) }).unwrap();
     for (x, y) in &friendly(1200, 4) {
         direct.observe(x, *y).unwrap();
     }
@@ -440,6 +442,12 @@ fn points_stand_beside_the_grids_where_they_help() {
     let mut points = fitted(Features::Points { count: 150 });
     let block = points.blocks().pop().unwrap();
     assert_eq!(block.reads.len(), 4, "the last block reads every column");
+    assert!(block.is_points && points.blocks().iter().filter(|block| block.is_points).count() == 1);
+    // The fourth column has a grid of its own and nothing to do with the others.
+    let relevances = points.relevances().unwrap();
+    assert!((relevances.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{relevances:?}");
+    assert!(relevances[..3].iter().all(|&r| r > 2.0 * relevances[3]), "{relevances:?}");
+    assert_eq!(grids.relevances(), None);
     let (a, b) = (rmse(&grids), rmse(&points));
     // The noise has deviation 0.05. Learned directions follow this function, too: points must not be worse.
     assert!(b < 0.1 && b < 1.05 * a, "grids {a}, with points {b}");

@@ -42,8 +42,7 @@ fn bands_widen_beyond_the_rows() {
     for features in [Features::Additive { directions: None }, Features::Points { count: 128 }] {
         let model = trained(features.clone(), 600);
         let (_, inside) = covered(&model, 0.5);
-        // At twice the spread most columns are inside their range and only their combination is new, which a sum of
-        // grids cannot see.
+        // At twice the spread most columns are inside their range and only their combination is new.
         for (factor, least) in [(2.0, 0.65), (3.0, 0.75), (5.0, 0.93), (20.0, 0.97)] {
             let (share, width) = covered(&model, factor);
             assert!(share >= least, "{features:?}: {share} at {factor} times the range");

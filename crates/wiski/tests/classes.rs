@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use rand::RngExt;
 use rand::seq::SliceRandom;
-use wiski::likelihood::Dirichlet;
+use wiski::internals::likelihood::Dirichlet;
 use wiski::model::{HalfLife, InputScaling, PrequentialClasses};
 use wiski::{Classes, Error, Features, Kernel, OffGrid, OnlineClassifier, Outcome, Schedule, Settings};
 

@@ -5,12 +5,12 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::decide::{
-    Acquisition, BaseSamples, Dimension, Goal, Incumbent, IntegratedVariance, Maximizer, Optimizer,
-    OptimizerSettings, Outcome, Space, Strategy, SurrogateModel, TestFunction,
+    Acquisition, Dimension, Goal, Maximizer, Optimizer, OptimizerSettings, Outcome, Space, Strategy,
+    TestFunction,
 };
-use wiski::grid::Grid;
-use wiski::posterior::{Joint, Surface, Surrogate, Workspace};
-use wiski::{Kernel, OnlineGp, Schedule, Wiski, persist};
+use wiski::internals::decide::{BaseSamples, Incumbent, IntegratedVariance, SurrogateModel};
+use wiski::internals::posterior::{Joint, Surface, Surrogate, Workspace};
+use wiski::{Grid, Kernel, OnlineGp, Schedule, Wiski, persist};
 
 const STEP: f64 = 1e-5;
 
@@ -457,6 +457,22 @@ fn pending_failed_and_foreign_points() {
     optimizer.forget_pending();
     assert!(optimizer.pending().is_empty());
     assert_eq!(optimizer.trials().iter().filter(|t| t.outcome == Outcome::Failed).count(), 2);
+}
+
+/// What a pending point promises is promised once: it counts as the best there is, if its mean says so.
+#[test]
+fn points_that_are_asked_for_one_by_one_keep_apart() {
+    let f = |x: f64| (x - 0.37).powi(2);
+    for strategy in [Strategy::default(), Strategy::Greedy(Acquisition::ExpectedImprovement)] {
+        let settings = OptimizerSettings { strategy, ..OptimizerSettings::default() };
+        let mut optimizer = Optimizer::new(Space::unit(1).unwrap(), settings).unwrap();
+        for x in [0.0, 0.2, 0.5, 0.7, 0.85, 1.0] {
+            optimizer.tell(&[x], f(x)).unwrap();
+        }
+        let mut asked: Vec<f64> = (0..4).map(|_| optimizer.ask(1).unwrap()[0][0]).collect();
+        asked.sort_by(f64::total_cmp);
+        assert!(asked.windows(2).all(|pair| pair[1] - pair[0] > 1e-3), "{strategy:?}: {asked:?}");
+    }
 }
 
 #[test]

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use common::*;
 use proptest::prelude::*;
 use rand::RngExt;
-use wiski::decide::IntegratedVariance;
-use wiski::grid::Lattice;
+use wiski::internals::decide::IntegratedVariance;
+use wiski::internals::grid::Lattice;
+use wiski::internals::posterior::{Joint, Posterior, Surrogate, Workspace};
 use wiski::internals::prior::Prior;
-use wiski::posterior::{Joint, Posterior, Surrogate, Workspace};
-use wiski::stats::Stats;
-use wiski::{Kernel, OnlineGp, Wiski};
+use wiski::{Kernel, OnlineGp, Stats, Wiski};
 
 const SIGMA2: f64 = 0.05;
 

@@ -4,13 +4,13 @@
 mod common;
 
 use common::*;
-use wiski::engine::Engine;
-use wiski::evidence::Evidence;
-use wiski::grid::{Grid, Lattice};
-use wiski::learn::{HyperSpace, LbfgsB};
-use wiski::persist;
-use wiski::posterior::Workspace;
-use wiski::{Features, Kernel, OffGrid, OnlineGp, OnlineRegressor, Settings, Wiski};
+use wiski::internals::evidence::Evidence;
+use wiski::internals::grid::Lattice;
+use wiski::internals::posterior::Workspace;
+use wiski::{
+    Engine, Features, Grid, HyperSpace, Kernel, LbfgsB, OffGrid, OnlineGp, OnlineRegressor, Settings, Wiski,
+    persist,
+};
 
 const SIGMA2: f64 = 0.05;
 

@@ -3,10 +3,8 @@
 mod common;
 
 use common::*;
-use wiski::grid::{Axis, Grid};
-use wiski::posterior::{Posterior, Workspace};
-use wiski::stats::Stats;
-use wiski::{Error, Kernel, OffGrid, OnlineGp, Outcome, Wiski};
+use wiski::internals::posterior::{Posterior, Workspace};
+use wiski::{Axis, Error, Grid, Kernel, OffGrid, OnlineGp, Outcome, Stats, Wiski};
 
 fn model(off_grid: OffGrid) -> Wiski {
     let mut model = Wiski::builder()
@@ -213,7 +211,7 @@ fn extreme_hyperparameters_are_rejected_or_finite() {
         ];
         for kernel in families.into_iter().flatten() {
             let what = format!("{kernel} with {:?}", kernel.parameters());
-            match wiski::Evidence::new(&stats, &[kernel], 0.1, 1e-12) {
+            match wiski::internals::evidence::Evidence::new(&stats, &[kernel], 0.1, 1e-12) {
                 Err(Error::Config { .. } | Error::NotPositive { .. }) => {}
                 Err(other) => panic!("{what}: {other}"),
                 Ok((evidence, _)) => {

@@ -5,12 +5,11 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use wiski::evidence::Evidence;
-use wiski::grid::Lattice;
+use wiski::internals::evidence::Evidence;
+use wiski::internals::grid::Lattice;
+use wiski::internals::posterior::{Posterior, Workspace};
 use wiski::internals::prior::Prior;
-use wiski::kernel::Kernel;
-use wiski::posterior::{Posterior, Workspace};
-use wiski::stats::Stats;
+use wiski::{Kernel, Stats};
 
 /// Keep every eigenvalue above rounding noise.
 const ALL: f64 = 1e-16;

@@ -3,11 +3,10 @@
 mod common;
 
 use common::*;
-use wiski::evidence::Evidence;
-use wiski::grid::Lattice;
-use wiski::kernel::Kernel;
-use wiski::posterior::Workspace;
-use wiski::stats::Stats;
+use wiski::internals::evidence::Evidence;
+use wiski::internals::grid::Lattice;
+use wiski::internals::posterior::Workspace;
+use wiski::{Kernel, Stats};
 
 const SIGMA2: f64 = 0.05;
 /// The default cut-off: the gradient neglects what couples to dropped eigenvectors, and the test must see it.

@@ -178,3 +178,35 @@ fn optimizers() {
         });
     }
 }
+
+/// A file from before choices came closer to each other does not say how far they are apart: there the models are made
+/// anew, from the same results. Without choices they are those of the file, to the last bit.
+#[test]
+fn searches_of_older_files_have_their_choices_where_they_are_now() {
+    let choice = Dimension::choice("kind", vec!["a".into(), "b".into(), "c".into()]);
+    let number = Dimension::linear("x", 0.0, 1.0);
+    for (space, is_made_anew) in [(vec![choice, number.clone()], true), (vec![number], false)] {
+        let last = space.len() - 1;
+        let mut search = Optimizer::new(Space::new(space).unwrap(), OptimizerSettings::default()).unwrap();
+        for _ in 0..14 {
+            let x = search.ask(1).unwrap().remove(0);
+            search.tell(&x, (x[last] - 0.4).powi(2) + x[0]).unwrap();
+        }
+        let bytes = persist::to_bytes(&search).unwrap();
+        let name = b"apart";
+        let at = bytes.windows(name.len()).position(|window| window == name).unwrap();
+        let mut old = bytes.clone();
+        old[at..at + name.len()].copy_from_slice(b"_part");
+        let [mut new, mut old] = [bytes, sealed(old)].map(|b| persist::from_bytes::<Optimizer>(&b).unwrap());
+        let evidence = |search: &Optimizer| search.surrogate().unwrap().log_evidence().unwrap();
+        assert_eq!(evidence(&new), evidence(&search));
+        assert_eq!(evidence(&old) == evidence(&search), !is_made_anew);
+        assert_eq!(old.surrogate().unwrap().count(), 14);
+        // Both know the same function.
+        let mut at = vec![1.0; last + 1];
+        at[last] = 0.4;
+        let [a, b] = [&new, &old].map(|search| search.predict(&at).unwrap().unwrap());
+        assert!((a.mean - b.mean).abs() < 3.0 * (a.std() + b.std()), "{a:?} {b:?}");
+        assert_eq!(new.ask(1).unwrap() == old.ask(1).unwrap(), !is_made_anew);
+    }
+}

@@ -3,7 +3,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::conformal::{Conformal, Score};
+use wiski::internals::conformal::{Conformal, Score};
 use wiski::model::{IntervalKind, Intervals, NoiseModel};
 use wiski::persist::{self, Columns, Durable, DurableOptions, Model, Row, Stored, Target};
 use wiski::{Classes, Error, Features, Horizon, Interval, OnlineClassifier, OnlineRegressor, Settings};

@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::engine::Engine;
-use wiski::grid::Grid;
+use wiski::internals::evidence::Evidence;
 use wiski::internals::large::{Accuracy, KrylovPosterior};
+use wiski::internals::posterior::{Posterior, Workspace};
 use wiski::internals::prior::Prior;
-use wiski::learn::{HyperSpace, LbfgsB};
 use wiski::persist::{load, save};
-use wiski::posterior::Workspace;
 use wiski::{
-    Error, Evidence, Features, Kernel, OnlineGp, OnlineRegressor, Posterior, Settings, Stats, Wiski,
+    Engine, Error, Features, Grid, HyperSpace, Kernel, LbfgsB, OnlineGp, OnlineRegressor, Settings, Stats,
+    Wiski,
 };
 
 /// A few hundred points on a grid over the unit box, denser on one side, none around the middle.

@@ -4,12 +4,11 @@ mod common;
 
 use common::*;
 use rand::RngExt;
-use wiski::evidence::Evidence;
-use wiski::grid::{Axis, Grid, Lattice};
+use wiski::internals::evidence::Evidence;
+use wiski::internals::grid::Lattice;
 use wiski::internals::large::sparse::SparsePosterior;
-use wiski::kernel::{Family, Kernel};
-use wiski::stats::Stats;
-use wiski::{Error, Posterior};
+use wiski::internals::posterior::Posterior;
+use wiski::{Axis, Error, Family, Grid, Kernel, Stats};
 
 const SIGMA2: f64 = 0.05;
 

@@ -4,11 +4,11 @@ mod common;
 
 use common::{close, rng};
 use rand::RngExt;
-use wiski::engine::Engine;
-use wiski::learn::{Hyperprior, Start};
+use wiski::internals::learn::{Hyperprior, Start};
 use wiski::model::{DriftDetector, HalfLife, InputScaling, NoiseModel, TargetScaling};
 use wiski::{
-    Error, Features, Kernel, OffGrid, OnlineGp, OnlineRegressor, Outcome, Schedule, Settings, Wiski,
+    Classes, Engine, Error, Features, Kernel, OffGrid, OnlineClassifier, OnlineGp, OnlineRegressor, Outcome,
+    Schedule, Settings, Wiski,
 };
 
 /// Rows in units of their own: x₁ in [1000, 1010], x₂ in [−0.02, 0.02], y around 500.
@@ -371,6 +371,16 @@ fn settings_are_checked() {
     assert!(matches!(rejected(0, base()), Error::Config { .. }));
     let error = rejected(9, Settings { features: Features::Identity, ..base() });
     assert!(error.to_string().contains("project"), "{error}");
+    // Four axes that may grow would take minutes: the error says what to do instead.
+    let four = || Settings { features: Features::Identity, ..base() };
+    let error = rejected(4, four());
+    assert!(error.to_string().contains("(auto)") && error.to_string().contains("bounds"), "{error}");
+    let bounds = InputScaling::Bounds(vec![(0.0, 1.0); 4]);
+    for known in [Settings { inputs: bounds, ..four() }, Settings { grid: vec![7], ..four() }] {
+        assert!(OnlineRegressor::new(4, known.clone()).is_ok());
+        assert!(OnlineClassifier::new(4, Classes::discovered(), known).is_ok());
+    }
+    assert!(OnlineClassifier::new(4, Classes::discovered(), four()).is_err());
     assert!(matches!(rejected(2, Settings { grid: vec![8, 8, 8], ..base() }), Error::Config { .. }));
     assert!(matches!(
         rejected(2, Settings { schedule: Schedule::Geometric { ratio: 1.0 }, ..base() }),

@@ -6,12 +6,10 @@ use common::*;
 use proptest::prelude::*;
 use rand::RngExt;
 use rand::seq::SliceRandom;
-use wiski::engine::Engine;
-use wiski::grid::{Axis, Grid, Lattice};
+use wiski::internals::grid::Lattice;
+use wiski::internals::posterior::{Posterior, Workspace};
 use wiski::internals::prior::Prior;
-use wiski::posterior::{Posterior, Workspace};
-use wiski::stats::Stats;
-use wiski::{Error, Kernel, OffGrid, OnlineGp, Outcome, Wiski};
+use wiski::{Axis, Engine, Error, Grid, Kernel, OffGrid, OnlineGp, Outcome, Stats, Wiski};
 
 const SIGMA2: f64 = 0.05;
 
@@ -231,7 +229,9 @@ fn a_low_rank_model_streams_what_it_batches() {
     root.extend_to(&[3.0], 1000).unwrap();
     let line = Data::random(300, 1, false, 3);
     line.rows().for_each(|h| root.observe(&[3.0 * h[0]], 1.0, 1.0).unwrap());
-    let wiski::stats::Gram::LowRank(r) = root.gram() else { panic!("a low-rank root was asked for") };
+    let wiski::internals::stats::Gram::LowRank(r) = root.gram() else {
+        panic!("a low-rank root was asked for")
+    };
     assert!(r.lost() < 1e-12, "lost {}", r.lost());
 }
 
@@ -297,10 +297,13 @@ fn a_root_of_small_rank_reports_what_it_lost() {
         (Stats::new(unit_grid(&[10, 10])), Stats::low_rank(unit_grid(&[10, 10]), 30).unwrap());
     exact.observe_batch(&data.h, &data.y, None).unwrap();
     root.observe_batch(&data.h, &data.y, None).unwrap();
-    let wiski::stats::Gram::LowRank(r) = root.gram() else { panic!("a low-rank root was asked for") };
+    let wiski::internals::stats::Gram::LowRank(r) = root.gram() else {
+        panic!("a low-rank root was asked for")
+    };
     assert_eq!(r.rank(), 30);
     assert!(r.lost() > 0.05, "lost {}", r.lost());
-    let evidence = |s: &Stats| wiski::Evidence::new(s, &[kernel()], SIGMA2, 1e-12).unwrap().0.value;
+    let evidence =
+        |s: &Stats| wiski::internals::evidence::Evidence::new(s, &[kernel()], SIGMA2, 1e-12).unwrap().0.value;
     assert!(evidence(&root) > evidence(&exact) + 1e3, "a fit that forgets what b remembers looks too good");
 }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::grid::Grid;
 use wiski::model::{DriftDetector, HalfLife, NoiseModel};
 use wiski::persist::{
     self, Answer, Columns, Durable, DurableOptions, Journal, Model, Persistent, Row, Stored, Sync, Target,
 };
 use wiski::{
-    Classes, Error, Features, Kernel, OnlineClassifier, OnlineGp, OnlineRegressor, Schedule, Settings, Wiski,
+    Classes, Error, Features, Grid, Kernel, OnlineClassifier, OnlineGp, OnlineRegressor, Schedule, Settings,
+    Wiski,
 };
 
 /// A folder that is removed at the end.
@@ -49,7 +49,7 @@ fn rows(count: usize, seed: u64) -> Vec<([f64; 3], f64)> {
 }
 
 fn settings(schedule: Schedule, features: Features) -> Settings {
-    let training = wiski::learn::WarmUpTraining { epochs: 10, ..Settings::default().training };
+    let training = wiski::internals::learn::WarmUpTraining { epochs: 10, ..Settings::default().training };
     Settings { grid: vec![10], schedule, features, warm_up: Some(60), training, ..Settings::default() }
 }
 

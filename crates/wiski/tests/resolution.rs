@@ -42,7 +42,7 @@ fn error(model: &OnlineRegressor, dim: usize, truth: impl Fn(&[f64]) -> f64) -> 
 
 fn points(model: &OnlineRegressor) -> Vec<usize> {
     let grid = &model.model().unwrap().stats().lattice().grids()[0];
-    grid.axes().iter().map(wiski::grid::Axis::points).collect()
+    grid.axes().iter().map(wiski::Axis::points).collect()
 }
 
 #[test]
@@ -83,6 +83,39 @@ fn a_season_behind_a_trend_is_found() {
     let model = learned(1, &(0..2000).map(row).collect::<Vec<_>>());
     assert!(error(&model, 1, truth) < 0.08, "{} on {:?}", error(&model, 1, truth), points(&model));
     assert!(points(&model)[0] > 150, "{:?}", points(&model));
+}
+
+#[test]
+fn a_season_of_a_small_share_of_the_variance_is_found() {
+    // A trend with a deviation of 20 and a season of .7 behind it: .12 % of the variance, in noise of .3.
+    let truth = |x: &[f64]| {
+        7.0 * x[0] + 0.3 * x[0] * x[0] + (std::f64::consts::TAU * 4.4 * x[0]).sin() + 2.0 * (0.9 * x[0]).sin()
+    };
+    let mut draw = Draw::new(8);
+    let row = |_| {
+        let x = vec![draw.uniform(10.0)];
+        let y = truth(&x) + 0.3 * draw.normal();
+        (x, y)
+    };
+    let model = learned(1, &(0..1500).map(row).collect::<Vec<_>>());
+    let (kernel, error) = (model.model().unwrap().kernels()[0].to_string(), error(&model, 1, truth));
+    assert!(kernel.contains("periodic"), "{kernel}");
+    // Two numbers for each harmonic and a dozen for the trend, each known to .3/√1500.
+    assert!(error < 0.05, "{error} by {kernel}");
+}
+
+#[test]
+fn what_is_smooth_has_one_kernel() {
+    for seed in [11, 12] {
+        let mut draw = Draw::new(seed);
+        let row = |_| {
+            let x = vec![draw.uniform(10.0)];
+            let y = (0.3 * x[0]).exp() + x[0].sin() + 0.1 * draw.normal();
+            (x, y)
+        };
+        let model = learned(1, &(0..600).map(row).collect::<Vec<_>>());
+        assert_eq!(model.model().unwrap().kernels()[0].to_string(), "rbf");
+    }
 }
 
 #[test]

@@ -3,9 +3,8 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::feature::Column;
 use wiski::model::{ColumnScaling, InputScaling, JointRows, NoiseModel};
-use wiski::{Features, OnlineRegressor, Schedule, Settings, Stats, grid::Grid};
+use wiski::{Column, Features, Grid, OnlineRegressor, Schedule, Settings, Stats};
 
 fn rows(n: usize, columns: usize) -> (Vec<f64>, Vec<f64>) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);

@@ -3,8 +3,9 @@
 use faer::Mat;
 use faer::linalg::solvers::Solve;
 use std::f64::consts::TAU;
-use wiski::time::likelihood::{gradient, log_likelihood, smooth};
-use wiski::time::{Belief, Component, Cycle, Effect, Series, Shape, Smoothness, System};
+use wiski::internals::time::likelihood::{gradient, log_likelihood, smooth};
+use wiski::internals::time::{Belief, Series};
+use wiski::time::{Component, Cycle, Effect, Shape, Smoothness, System};
 
 /// Numbers that look random.
 fn noise(i: usize, salt: f64) -> f64 {

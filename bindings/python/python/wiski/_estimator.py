@@ -20,15 +20,16 @@ _F64 = np.dtype(np.float64)
 _SAID_AFTER = 256
 
 PARAMETERS = """features : str, default="auto"
-        How rows become coordinates: ``"identity"`` (one to four columns), ``"points:512"`` (a sum of small grids with
-        inducing points over all columns where they help), ``"additive"`` (the grids alone; ``"additive:12"`` for
-        twelve directions), ``"project:2"`` (a learned projection to two), ``"mlp:64,64:2"`` (a perceptron).
+        How rows become coordinates: ``"identity"`` (one to four columns; four need ``bounds`` or a ``grid`` in
+        ``partial_fit``), ``"points:512"`` (a sum of small grids with inducing points over all columns where they
+        help), ``"additive"`` (the grids alone; ``"additive:12"`` for twelve directions), ``"project:2"`` (a learned projection to two), ``"mlp:64,64:2"`` (a perceptron).
         ``"auto"`` is identity for one or two columns of numbers, else points:512.
     grid : int or sequence of int, default=None
         Grid points per axis. None finds them on the rows for one or two axes, and is 10 for three, 7 for four.
     kernel : str, default=None
         An expression such as ``"rbf"``, ``"matern52"`` or ``"rbf + periodic@0"``. None is, for one or two axes, the best
-        of rbf, matern52, matern32 and matern12 by evidence; a sum of grids has its own for each.
+        of rbf, matern52, matern32, matern12 and, where there is a sign for it, a sum of two by
+        evidence; a sum of grids has its own for each.
     initial : mapping, default=None
         Start values by name, as ``{"lengthscale": [0.5, 0.7], "noise": 0.05}``, in the units of the data. With
         ``schedule="off"`` they stay.

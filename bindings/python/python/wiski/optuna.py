@@ -28,6 +28,9 @@ _MOST = 50
 # What Optuna keeps constraints under: a list of them, or each with its name after a colon.
 _CONSTRAINTS = "constraints"
 
+# So many trials that other processes are proposing are guessed.
+_MOST_GUESSED = 8
+
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
@@ -173,13 +176,23 @@ class _Search:
             if other.number in self._asked and other.state in _FINISHED:
                 del self._asked[other.number]
         running = {t.number: t for t in trials if t.state == TrialState.RUNNING and t.number != trial.number}
-        points = [self._point(other.params) for n, other in running.items() if n not in self._asked]
-        pending = [point for point in points if point is not None]
+        points = {n: self._point(other.params) for n, other in running.items() if n not in self._asked}
+        pending = [point for point in points.values() if point is not None]
         pending += [point for number, point in self._asked.items() if number in running]
         optimizer = self._optimizer
         rows = [optimizer._coordinates(optimizer._search.space, point) for point in pending]
         optimizer._search.set_pending(rows)
+        # One that has none yet is being proposed now, and from the same results: what it will be is guessed first, and is
+        # pending for this one. Otherwise both would be the same wherever the best point is at a border.
+        unknown = sorted(n for n, point in points.items() if point is None and n < trial.number)
+        for number in unknown[-_MOST_GUESSED:]:
+            optimizer._search.ask(1, number)
         (point,) = optimizer._points(optimizer._search.ask(1, trial.number))
+        if points:
+            # What the others have become meanwhile: a point that was taken is pending now, so that the next is another.
+            others = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+            if any(point == self._point(other.params) for other in others if other.number != trial.number):
+                (point,) = optimizer._points(optimizer._search.ask(1, trial.number))
         self._asked[trial.number] = point
         return {name: _value(value, self.space[name][0]) for name, value in point.items()}
 

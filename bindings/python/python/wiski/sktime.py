@@ -150,14 +150,17 @@ class WiskiForecaster(BaseForecaster):
         return pd.Series(mean, index=index, name=self._name)
 
     def _predict_quantiles(self, fh: Any, X: Any, alpha: Sequence[float]) -> Any:
-        names = self._get_varnames()
-        out = {}
+        name = self._get_varnames()[0]
+        # The index is there also if no quantile is asked for.
+        index, (mean, *_) = self._ahead(fh, X, 0.95)
+        out = []
         for a in alpha:
             # The ends of the interval between two quantiles.
-            index, (mean, _, lower, upper) = self._ahead(fh, X, max(abs(2 * a - 1), 1e-9))
-            out[names[0], a] = mean if a == 0.5 else lower if a < 0.5 else upper
-        columns = pd.MultiIndex.from_tuples(out, names=[None, None])
-        return pd.DataFrame(np.column_stack(list(out.values())), index=index, columns=columns)
+            _, (_, _, lower, upper) = self._ahead(fh, X, max(abs(2 * a - 1), 1e-9))
+            out.append(mean if a == 0.5 else lower if a < 0.5 else upper)
+        columns = pd.MultiIndex.from_arrays([[name] * len(out), list(alpha)], names=[None, None])
+        values = np.column_stack(out) if out else np.empty((len(index), 0))
+        return pd.DataFrame(values, index=index, columns=columns)
 
     def _predict_var(self, fh: Any, X: Any = None, cov: bool = False) -> Any:
         if cov:

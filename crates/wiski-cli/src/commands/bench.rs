@@ -13,8 +13,7 @@ use clap::Args;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde_json::{Value, json};
-use wiski::grid::Grid;
-use wiski::{Kernel, OnlineGp, Stats, Wiski};
+use wiski::{Grid, Kernel, OnlineGp, Stats, Wiski};
 
 /// Measure how fast this machine is: each operation for grids of 256 and 1,024 points.
 #[derive(Args)]

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
-use wiski::feature::{FeatureMap, Scaling};
-use wiski::model::{Encoder, Reads};
+use wiski::model::{Encoder, FeatureMap, Reads, Scaling};
 use wiski::persist::{self, Model, Stored, StoredSeries};
 
 use crate::commands::forecast::ahead;
@@ -107,12 +106,20 @@ fn lines(stored: &Stored) -> Vec<(String, String)> {
     {
         let mut blocks = model.blocks();
         blocks.sort_by(|a, b| b.share.total_cmp(&a.share));
-        for block in blocks.iter().filter(|b| b.share >= 0.005) {
-            let reads: Vec<String> = block.reads.iter().map(|r| reads(r, &stored.columns.inputs)).collect();
-            line(
-                &format!("{:.1} %", 100.0 * block.share),
-                format!("of the variance by {}", reads.join(" and ")),
-            );
+        let relevances = model.relevances();
+        for block in blocks.iter().filter(|b| b.share >= 0.005 || b.is_points) {
+            let by = match &relevances {
+                // The points read all columns.
+                Some(relevances) if block.is_points => {
+                    let most = leading(relevances, &stored.columns.inputs);
+                    format!("{} inducing points, which read {most}", block.points)
+                }
+                _ => {
+                    let reads = block.reads.iter().map(|r| reads(r, &stored.columns.inputs));
+                    reads.collect::<Vec<_>>().join(" and ")
+                }
+            };
+            line(&format!("{:.1} %", 100.0 * block.share), format!("of the variance by {by}"));
         }
     }
     if let Some(encoder) = encoder(&stored.model) {
@@ -127,6 +134,15 @@ fn lines(stored: &Stored) -> Vec<(String, String)> {
         line("note", remark);
     }
     lines
+}
+
+/// The columns that matter most to inducing points, in words.
+fn leading(relevances: &[f64], names: &[String]) -> String {
+    let mut order: Vec<usize> = (0..relevances.len()).collect();
+    order.sort_by(|a, b| relevances[*b].total_cmp(&relevances[*a]));
+    let share = |&k: &usize| format!("{} ({:.0} %)", names[k], 100.0 * relevances[k]);
+    let top: Vec<String> = order.iter().take(5).filter(|&&k| relevances[k] >= 0.005).map(share).collect();
+    format!("{}{}", top.join(", "), if order.len() > top.len() { ", …" } else { "" })
 }
 
 /// What a coordinate reads, in words.
@@ -181,6 +197,7 @@ fn describe(stored: &Stored, version: u32) -> Result<Value> {
             all["in_user_units"] =
                 hyper.into_iter().collect::<std::collections::BTreeMap<_, _>>().into_iter().collect();
             all["shares"] = model.blocks().iter().map(|b| json!(b.share)).collect();
+            all["relevances"] = json!(model.relevances());
         }
         Model::Classifier(model) => {
             all["classes"] = json!(model.classes());
@@ -206,7 +223,7 @@ fn merge(into: &mut Value, from: Value) {
 fn process_json(process: &wiski::Wiski) -> Value {
     let hyper = process.hyperparameters();
     let axes = process.stats().lattice().grids().iter().map(|grid| {
-        let axis = |a: &wiski::grid::Axis| json!({ "min": a.min(), "step": a.step(), "points": a.points() });
+        let axis = |a: &wiski::Axis| json!({ "min": a.min(), "step": a.step(), "points": a.points() });
         grid.axes().iter().map(axis).collect::<Vec<_>>()
     });
     let blocks: Vec<Vec<Value>> = axes.collect();

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use wiski::feature::{Column, FeatureMap};
-use wiski::model::{Reads, Z95};
+use wiski::model::{FeatureMap, Reads, Z95};
 use wiski::persist::{self, Answer, Model, Reading, Stored};
+use wiski::{Column, OnlineRegressor};
 
 use crate::files::Inputs;
 use crate::input::{Row, Source};
@@ -200,7 +200,7 @@ pub(crate) fn figures(stored: &mut Stored, view: &View) -> Result<Vec<Box<dyn Fi
     match axes[..] {
         [k] => Ok(vec![Box::new(curve(stored, view, &center, k, ranges[k])?)]),
         [a, b] => Ok(vec![Box::new(map(stored, view, &center, [a, b], [ranges[a], ranges[b]])?)]),
-        _ => Ok(match effects(stored, &center, &ranges)? {
+        _ => Ok(match effects(stored, view, &center, &ranges)? {
             Some(effects) => vec![Box::new(effects)],
             None => vec![Box::new(slices(stored, &center, &ranges)?)],
         }),
@@ -299,8 +299,13 @@ fn map(
 }
 
 /// What the blocks of an additive model add to a prediction, the most important first: curves of those that read
-/// one column or one direction. `None` for other models.
-fn effects(stored: &mut Stored, center: &[f64], ranges: &[(f64, f64)]) -> Result<Option<Effects>> {
+/// one column or one direction, and of inducing points along the columns that matter most to them. `None` for other models.
+fn effects(
+    stored: &mut Stored,
+    view: &View,
+    center: &[f64],
+    ranges: &[(f64, f64)],
+) -> Result<Option<Effects>> {
     const SHOWN: usize = 12;
     let names = &stored.columns.inputs;
     let along: Vec<Vec<f64>> =
@@ -355,8 +360,59 @@ fn effects(stored: &mut Stored, center: &[f64], ranges: &[(f64, f64)]) -> Result
             x,
         });
     }
+    parts.extend(dependences(model, names, view, center, &along)?);
     let title = format!("what each part adds to {}", stored.columns.target);
     Ok(Some(Effects { title, y_label: format!("effect on {}", stored.columns.target), parts }))
+}
+
+/// What the inducing points of a model add along the columns that matter most to them: their partial dependence, the mean over
+/// rows of a file if there are any, else with the other inputs in the middle.
+fn dependences(
+    model: &OnlineRegressor,
+    names: &[String],
+    view: &View,
+    center: &[f64],
+    along: &[Vec<f64>],
+) -> Result<Vec<Effect>> {
+    const SHOWN: usize = 4;
+    const ROWS: usize = 60;
+    let (blocks, Some(relevances)) = (model.blocks(), model.relevances()) else { return Ok(Vec::new()) };
+    let Some(j) = blocks.iter().position(|block| block.is_points) else { return Ok(Vec::new()) };
+    let every = view.data.len().div_ceil(ROWS).max(1);
+    let mut rows: Vec<Vec<f64>> = view.data.iter().step_by(every).map(|(x, _)| x.clone()).collect();
+    if rows.is_empty() {
+        rows.push(center.to_vec());
+    }
+    let mut order: Vec<usize> = (0..relevances.len()).filter(|&k| relevances[k] > 0.0).collect();
+    order.sort_by(|a, b| relevances[*b].total_cmp(&relevances[*a]));
+    let mut parts = Vec::new();
+    for &k in order.iter().take(SHOWN) {
+        let (x, count) = (&along[k], along[k].len());
+        let (mut mean, mut deviation) = (vec![0.0; count], vec![0.0; count]);
+        for row in &rows {
+            let varied = x.iter().flat_map(|&v| {
+                let mut row = row.clone();
+                row[k] = v;
+                row
+            });
+            let effect = model.effect(j, &varied.collect::<Vec<f64>>())?;
+            for (i, p) in effect.iter().enumerate() {
+                mean[i] += p.mean / rows.len() as f64;
+                // Errors at neighboring rows go together: no smaller by taking the mean.
+                deviation[i] += p.variance.sqrt() / rows.len() as f64;
+            }
+        }
+        let band = |sign: f64| mean.iter().zip(&deviation).map(|(m, s)| m + sign * Z95 * s).collect();
+        parts.push(Effect {
+            name: format!("{} in the points", names[k]),
+            share: blocks[j].share * relevances[k],
+            lower: band(-1.0),
+            upper: band(1.0),
+            mean,
+            x: x.clone(),
+        });
+    }
+    Ok(parts)
 }
 
 /// One curve for each input, the others staying in the middle.

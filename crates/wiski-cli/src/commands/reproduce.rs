@@ -2,14 +2,19 @@
 
 use clap::Args;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use wiski_lab::plan::{self, Request};
+use wiski_lab::work::Limits;
 use wiski_lab::{Options, Size};
 
 /// Run an experiment of the paper with every method it compares, and write its tables and figures.
 ///
-/// A run that was stopped goes on where it was: finished trials are kept below the results folder.
+/// A run that was stopped goes on where it was: finished trials are kept below the results folder. At full size a plan is
+/// printed first, trials run side by side, and --hours takes a slice of it.
 #[derive(Args)]
+#[allow(clippy::struct_excessive_bools)] // one for each flag
 pub(crate) struct Reproduce {
-    /// The experiment; --list names them
+    /// The experiment, or `all` of the paper's; --list names them
     #[arg(required_unless_present = "list")]
     name: Option<String>,
     /// Say what each experiment is
@@ -36,6 +41,34 @@ pub(crate) struct Reproduce {
     /// Run these parts only (data sets, methods or panels), separated by commas
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     only: Vec<String>,
+    /// Begin nothing that would not end within so many hours; the next run goes on
+    #[arg(long, value_name = "H", requires = "full", value_parser = positive)]
+    hours: Option<f64>,
+    /// Hours on the processor that one trial of one method may take; its curve ends there, with a fitted line for the rest
+    #[arg(long, value_name = "H", requires = "full", default_value_t = 1.0, value_parser = positive)]
+    budget: f64,
+    /// Trials that run side by side
+    #[arg(long, value_name = "N", requires = "full", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    threads: u32,
+    /// Seconds on the processor by which each method is measured for the plan; 0 leaves the estimates out
+    #[arg(long, value_name = "S", requires = "full", default_value_t = 2.0)]
+    slice: f64,
+    /// Print the plan, and run nothing but the slices that it is measured by
+    #[arg(long, requires = "full", conflicts_with = "report")]
+    plan: bool,
+    /// Make tables and figures of the results that are there, and run nothing
+    #[arg(long, requires = "full")]
+    report: bool,
+    /// At most so many rows of each set: for trying things out
+    #[arg(long, value_name = "N", hide = true)]
+    rows: Option<usize>,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(hours) if hours > 0.0 && hours < 1e6 => Ok(hours),
+        _ => Err("a number of hours above 0".into()),
+    }
 }
 
 impl Reproduce {
@@ -46,6 +79,9 @@ impl Reproduce {
             }
             return Ok(());
         }
+        // A requirement of --full is no longer one for clap where --quick excludes it.
+        let is_long = self.hours.is_some() || self.plan || self.report;
+        anyhow::ensure!(self.full || !is_long, "--hours, --plan and --report are for --full");
         let from_environment = || std::env::var_os("WISKI_DATA").map(PathBuf::from);
         let options = Options {
             data: self.data.or_else(from_environment).unwrap_or_else(|| "data".into()),
@@ -54,7 +90,22 @@ impl Reproduce {
             trials: self.trials.map(|n| n as usize),
             seed: self.seed,
             only: self.only,
+            most_rows: self.rows,
+            ..Options::default()
         };
-        wiski_lab::run(&self.name.unwrap_or_default(), &options)
+        let name = self.name.unwrap_or_default();
+        if !self.full {
+            return plan::named(&name)?.iter().try_for_each(|e| wiski_lab::run(e.name, &options));
+        }
+        let until = self.hours.map(|hours| Instant::now() + Duration::from_secs_f64(3600.0 * hours));
+        let limits =
+            Limits { budget: 3600.0 * self.budget, slice: self.slice, until, threads: self.threads as usize };
+        let request = Request {
+            limits,
+            plan_only: self.plan,
+            report_only: self.report,
+            skip_slices: self.slice <= 0.0,
+        };
+        plan::run(&plan::named(&name)?, &options, &request)
     }
 }

@@ -1,8 +1,9 @@
 //! Learning by Adam, as the paper does it for every method: full-batch epochs with annealed rates on the
 //! warm-up rows, then one step (or a few) for each new observation.
 
+use crate::watch;
 use wiski::Result;
-use wiski::learn::{Adam, Annealing};
+use wiski::internals::learn::{Adam, Annealing};
 
 /// The learning rates of the groups of unknowns.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -13,6 +14,20 @@ pub struct Rates {
     pub variational: f64,
     /// φ.
     pub features: f64,
+}
+
+/// Multiples of the paper's rates along the stream.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pace {
+    /// Of those of kernel, noise and features.
+    pub rate: f64,
+    /// Of those of everything variational.
+    pub variational: f64,
+}
+
+impl Pace {
+    /// The paper's rates.
+    pub const PAPER: Self = Self { rate: 1.0, variational: 1.0 };
 }
 
 /// How a baseline learns.
@@ -38,6 +53,19 @@ impl Training {
     pub fn paper(rate: f64) -> Self {
         let rates = |theta: f64| Rates { theta, variational: theta / 10.0, features: theta / 10.0 };
         Self { epochs: 200, batch: rates(rate), online: rates(rate / 10.0), spacing: 0.0 }
+    }
+
+    /// The same with other rates along the stream: multiples of those of kernel, noise and features, and of those of
+    /// everything variational.
+    #[must_use]
+    pub fn paced(self, pace: Pace) -> Self {
+        let Rates { theta, variational, features } = self.online;
+        let online = Rates {
+            theta: pace.rate * theta,
+            variational: pace.variational * variational,
+            features: pace.rate * features,
+        };
+        Self { online, ..self }
     }
 
     /// No learning at all: hyperparameters stay as given.
@@ -95,6 +123,9 @@ pub(super) trait Descent {
         }
         let annealing = Annealing { end: END_RATE, steps: training.epochs };
         let mut adam = self.adam(training.batch)?.with_annealing(annealing)?;
-        (0..training.epochs).try_for_each(|_| self.descend(&mut adam).map(|_| ()))
+        (0..training.epochs).try_for_each(|epoch| {
+            watch::epoch(epoch, training.epochs)?;
+            self.descend(&mut adam).map(|_| ())
+        })
     }
 }

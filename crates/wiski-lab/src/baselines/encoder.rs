@@ -4,7 +4,8 @@
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::Result;
-use wiski::feature::{FeatureMap, Identity, Linear, Moments, Normalizer, Tape, start};
+use wiski::internals::feature::{Identity, Linear, Moments, Normalizer, Tape, start};
+use wiski::model::FeatureMap;
 
 /// A feature map with the moments of the rows it has seen.
 #[derive(Debug, Clone)]

@@ -12,8 +12,8 @@
 use faer::{Mat, MatRef};
 use std::f64::consts::TAU;
 use std::sync::OnceLock;
-use wiski::learn::{Adam, Bounds, LbfgsB, Objective};
-use wiski::{OnlineGp, Outcome, Prediction, Result};
+use wiski::internals::learn::{Adam, Bounds, Objective};
+use wiski::{LbfgsB, OnlineGp, Outcome, Prediction, Result};
 
 use super::descent::{Descent, Training};
 use super::encoder::Encoder;
@@ -22,8 +22,7 @@ use super::kept;
 use wiski::internals::dense::{
     Growing, apply_transposed, dot, inverse_of_cholesky, log_det, solve_cholesky, solve_vector,
 };
-use wiski::internals::exact::KernelPosterior;
-use wiski::internals::exact::Slots;
+use wiski::internals::exact::{KernelPosterior, Slots};
 
 /// An exact Gaussian process that keeps every row.
 #[derive(Debug, Clone)]
@@ -335,7 +334,7 @@ mod tests {
     use super::*;
     use crate::baselines::testing::{assert_gradient, hyper, rows};
     use faer::linalg::solvers::Solve;
-    use wiski::learn::Hyperprior;
+    use wiski::internals::learn::Hyperprior;
 
     fn plain(n: usize) -> (ExactGp, Vec<f64>, Vec<f64>) {
         let (x, y) = rows(n, 2);

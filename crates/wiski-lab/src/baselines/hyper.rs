@@ -5,7 +5,7 @@
 
 use wiski::Result;
 use wiski::internals::exact::Covariance;
-use wiski::learn::{Hyperprior, Transform};
+use wiski::internals::learn::{Hyperprior, Transform};
 
 /// A kernel and the noise variance σ².
 #[derive(Debug, Clone, PartialEq)]

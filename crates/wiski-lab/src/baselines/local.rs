@@ -15,9 +15,8 @@
 
 use faer::Mat;
 use std::sync::OnceLock;
-use wiski::kernel::Family;
-use wiski::learn::Adam;
-use wiski::{Error, OnlineGp, Outcome, Prediction, Result};
+use wiski::internals::learn::Adam;
+use wiski::{Error, Family, OnlineGp, Outcome, Prediction, Result};
 
 use super::descent::Training;
 use super::encoder::Encoder;

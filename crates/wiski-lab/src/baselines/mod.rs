@@ -29,7 +29,7 @@ mod testing;
 
 use std::sync::OnceLock;
 
-pub use descent::{Rates, Training};
+pub use descent::{Pace, Rates, Training};
 pub use encoder::Encoder;
 pub use exact::ExactGp;
 pub use hyper::{Hyper, Priors};

@@ -15,7 +15,7 @@ use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::f64::consts::TAU;
-use wiski::learn::Adam;
+use wiski::internals::learn::Adam;
 use wiski::{Error, OnlineGp, Outcome, Prediction, Result};
 
 use super::descent::{Descent, Training};

@@ -17,7 +17,7 @@ use faer::Mat;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::f64::consts::TAU;
-use wiski::learn::Adam;
+use wiski::internals::learn::Adam;
 use wiski::{OnlineGp, Outcome, Prediction, Result};
 
 use super::descent::{Descent, Training};
@@ -35,6 +35,8 @@ pub struct StreamingSgpr {
     hyper: Hyper,
     training: Training,
     jitter: f64,
+    /// Whether the memory is computed as its authors do.
+    is_published: bool,
     /// The largest number m of inducing points.
     most: usize,
     adam: Option<Adam>,
@@ -73,6 +75,7 @@ impl StreamingSgpr {
             hyper,
             training,
             jitter,
+            is_published: false,
             most,
             adam: None,
             z: Vec::new(),
@@ -84,6 +87,12 @@ impl StreamingSgpr {
             count: 0,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
         }
+    }
+
+    /// The same with the memory as its authors compute it: by inverting differences of inverses, with the jitter on each.
+    #[must_use]
+    pub fn as_published(self) -> Self {
+        Self { is_published: true, ..self }
     }
 
     /// Learns the warm-up rows: inducing points are a random choice among them.
@@ -110,10 +119,15 @@ impl StreamingSgpr {
     fn begin_batch(&mut self, rows: &[f64], y: &[f64], noise: &[f64]) -> Result<()> {
         if let Some(q) = self.q.take() {
             let basis = Basis::new(&self.hyper.kernel, &self.z, self.jitter)?;
-            let mut excess = &q.r * q.r.transpose();
-            (0..excess.nrows()).for_each(|i| excess[(i, i)] -= 1.0);
             let constant = 0.5 * (dot(&q.linear, &q.mean) - log_det(q.r.as_ref()));
-            self.memory = Some(Memory::new(&basis, excess, &q.linear, constant));
+            self.memory = Some(if self.is_published {
+                let covariance = inverse_of_cholesky(q.r.as_ref());
+                Memory::published(&basis, &covariance, &q.linear, constant, self.jitter)?
+            } else {
+                let mut excess = &q.r * q.r.transpose();
+                (0..excess.nrows()).for_each(|i| excess[(i, i)] -= 1.0);
+                Memory::new(&basis, excess, &q.linear, constant)
+            });
         }
         (self.rows, self.y, self.noise) = (rows.to_vec(), y.to_vec(), noise.to_vec());
         self.count += y.len();

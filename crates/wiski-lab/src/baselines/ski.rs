@@ -14,10 +14,9 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::f64::consts::TAU;
 use std::sync::OnceLock;
-use wiski::grid::Grid;
+use wiski::internals::learn::Adam;
 use wiski::internals::structure::{Kronecker, Symmetric, Toeplitz};
-use wiski::learn::Adam;
-use wiski::{Error, OnlineGp, Outcome, Prediction, Result};
+use wiski::{Error, Grid, OnlineGp, Outcome, Prediction, Result};
 
 use super::descent::{Descent, Training};
 use super::encoder::Encoder;

@@ -24,7 +24,7 @@ use faer::{Mat, MatRef};
 use wiski::Result;
 
 use wiski::internals::dense::{
-    cholesky, congruence, solve_lower, solve_lower_transposed, solve_vector_transposed,
+    cholesky, congruence, inverse_of_cholesky, solve_lower, solve_lower_transposed, solve_vector_transposed,
 };
 use wiski::internals::exact::{Covariance, Slots};
 
@@ -35,6 +35,16 @@ pub(super) struct Basis<'a> {
     /// K_ZZ without jitter.
     pub(super) gram: Mat<f64>,
     pub(super) l: Mat<f64>,
+}
+
+/// K_ZZ and its factor, with what they were computed from: a step that comes right after the memory was made needs the
+/// same ones.
+#[derive(Debug, Clone)]
+pub(super) struct Factored {
+    z: Vec<f64>,
+    parameters: Vec<f64>,
+    gram: Mat<f64>,
+    l: Mat<f64>,
 }
 
 /// Points, their covariances with Z and their features, one row each.
@@ -59,8 +69,33 @@ impl<'a> Basis<'a> {
         Ok(Self { kernel, z, gram, l: cholesky(padded)? })
     }
 
+    /// As [`Basis::new`], from what is there already if it is of the same points and kernel.
+    pub(super) fn reused(
+        kernel: &'a Covariance,
+        z: &'a [f64],
+        jitter: f64,
+        there: Option<Factored>,
+    ) -> Result<Self> {
+        match there {
+            Some(f) if f.z == z && f.parameters == kernel.parameters() => {
+                Ok(Self { kernel, z, gram: f.gram, l: f.l })
+            }
+            _ => Self::new(kernel, z, jitter),
+        }
+    }
+
+    pub(super) fn into_factored(self) -> Factored {
+        let Self { kernel, z, gram, l } = self;
+        Factored { z: z.to_vec(), parameters: kernel.parameters().to_vec(), gram, l }
+    }
+
+    /// k(x, x), which is K_ZZ at the inducing points themselves.
+    pub(super) fn gram_of(&self, x: &[f64]) -> Mat<f64> {
+        if x == self.z { self.gram.clone() } else { self.kernel.gram(x) }
+    }
+
     pub(super) fn block<'x>(&self, x: &'x [f64]) -> Block<'x> {
-        let k = self.kernel.matrix(x, self.z);
+        let k = if x == self.z { self.gram.clone() } else { self.kernel.matrix(x, self.z) };
         let mut transposed = k.transpose().to_owned();
         solve_lower(self.l.as_ref(), transposed.as_mut());
         Block { x, k, phi: transposed.transpose().to_owned() }
@@ -121,6 +156,35 @@ impl Memory {
             linear: solve_vector_transposed(basis.l.as_ref(), linear),
             constant,
         }
+    }
+}
+
+impl Memory {
+    /// The same as its authors compute it: S_a = L C Lᵀ and K_aa are inverted, their difference is D_a⁻¹, and D_a is
+    /// inverted where it is used. The jitter goes to each matrix before it is inverted, as in their code. Where rows have
+    /// said little, the difference is that of two nearly equal inverses, and need not be positive definite.
+    pub(super) fn published(
+        basis: &Basis,
+        covariance: &Mat<f64>,
+        linear: &[f64],
+        constant: f64,
+        jitter: f64,
+    ) -> Result<Self> {
+        let padded = |mut m: Mat<f64>| {
+            (0..m.nrows()).for_each(|i| m[(i, i)] += jitter);
+            m
+        };
+        let inverse =
+            |m: Mat<f64>| -> Result<Mat<f64>> { Ok(inverse_of_cholesky(cholesky(padded(m))?.as_ref())) };
+        let s = &basis.l * (covariance * basis.l.transpose());
+        let difference = inverse(s)? - inverse(basis.gram.clone())?;
+        let d = inverse(difference)?;
+        Ok(Self {
+            z: basis.z.to_vec(),
+            precision: inverse(d)?,
+            linear: solve_vector_transposed(basis.l.as_ref(), linear),
+            constant,
+        })
     }
 }
 

@@ -4,10 +4,10 @@ use crate::baselines::testing::{assert_gradient, hyper, rows};
 use crate::baselines::{
     Covariance, Encoder, ExactGp, Hyper, KernelPosterior, Likelihood, StreamingSvgp, SvgpOptions, Training,
 };
-use wiski::OnlineGp;
-use wiski::decide::{Acquisition, BaseSamples, Incumbent};
-use wiski::kernel::Family;
-use wiski::posterior::{Joint, Surrogate};
+use wiski::decide::Acquisition;
+use wiski::internals::decide::{BaseSamples, Incumbent};
+use wiski::internals::posterior::{Joint, Surrogate};
+use wiski::{Family, OnlineGp};
 
 fn close(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9 * (1.0 + a.abs())

@@ -1,26 +1,25 @@
 //! The ablations of the appendix: inducing points, root rank, β, and update steps.
 
-use super::{Curves, csv};
+use super::{Curves, Entry, csv};
 use crate::Options;
 use crate::baselines::{
     Covariance, Encoder, ExactGp, Hyper, Likelihood, Rates, StreamingSvgp, SvgpOptions, Training,
 };
-use crate::data::{Split, Table};
+use crate::data::Split;
 use crate::method::{Method, Task, WiskiSteps, WiskiStream};
 use crate::results::{Bundle, Folder, Markdown, comparison, median, plus_minus, progress};
+use crate::watch;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
-use wiski::grid::Grid;
-use wiski::kernel::Family;
 use wiski::model::{InputScaling, TargetScaling};
-use wiski::{OnlineGp, Schedule, Settings, Wiski};
-use wiski_figures::{Figure, Lines};
+use wiski::{Family, Grid, OnlineGp, Schedule, Settings, Wiski};
+use wiski_figures::Lines;
 
 /// Runs the ablations: `inducing`, `rank`, `beta`, `steps`, `sine`.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    let folder = Folder::open(&options.out, "ablation")?;
+    let folder = Folder::open(options, "ablation")?;
     if options.wants("inducing") {
         let points = options.pick(vec![64, 256], vec![64, 144, 256, 576, 1024]);
         let grids = options.pick(vec![8, 16, 32], vec![8, 12, 16, 24, 32]);
@@ -38,15 +37,13 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         rank(options, &folder)?;
     }
     if options.wants("beta") {
-        let svgp = |beta: f64| (Method::Svgp { inducing: 256, beta, steps: 1 }, format!("β = {beta}"));
+        let svgp = |beta: f64| (Method::svgp_with(256, beta, 1), format!("β = {beta}"));
         let methods = [1.0, 0.1, 0.01, 1e-3].map(svgp);
         let sets = options.pick(vec!["skillcraft"], vec!["skillcraft", "powerplant", "elevators", "protein"]);
         sweep(options, &folder, "beta", &sets, &methods)?;
     }
     if options.wants("steps") {
-        let svgp = |steps: usize| {
-            (Method::Svgp { inducing: 256, beta: 1e-3, steps }, format!("{steps} steps a row"))
-        };
+        let svgp = |steps: usize| (Method::svgp_with(256, 1e-3, steps), format!("{steps} steps a row"));
         let methods = options.pick(vec![1, 4], vec![1, 2, 4, 8]).into_iter().map(svgp).collect::<Vec<_>>();
         sweep(
             options,
@@ -73,13 +70,15 @@ fn sweep(
     let mut all = Vec::new();
     for set in sets {
         let task = Task::named(set);
-        let table = Table::regression(&options.data, set)?;
+        let table = options.table(set)?;
         for (method, label) in methods {
             // The same number of rows for all, so that the ends can be compared.
-            let most = options.pick(400, usize::MAX);
-            let mut curves = Curves::collect(folder, options, &table, &task, *method, most)?;
+            let entry = Entry::up_to(*method, options.pick(400, usize::MAX));
+            let mut curves = Curves::collect(folder, options, &table, &task, entry)?;
             curves.label.clone_from(label);
-            all.push(curves);
+            if !curves.trials.is_empty() {
+                all.push(curves);
+            }
         }
     }
     folder.write(&format!("{name}.csv"), &csv(&all))?;
@@ -88,7 +87,7 @@ fn sweep(
         text.row(&[
             c.task.into(),
             c.label.clone(),
-            c.rows().to_string(),
+            c.rows_text(),
             plus_minus(&c.last(|p| p.rmse), 4),
             plus_minus(&c.last(|p| p.nll), 4),
             plus_minus(&c.last(|p| 1e3 * p.seconds), 2),
@@ -107,7 +106,7 @@ fn sweep(
             .collect(),
         ..Lines::default()
     };
-    folder.draw(name, &comparison(name, sets.iter().map(panel).collect()).draw())
+    folder.draw(name, &comparison(name, sets.iter().map(panel).collect()))
 }
 
 /// How a root of limited rank ended, or the stencil.
@@ -123,7 +122,7 @@ struct RankEnd {
 /// after that every row is learned and kernel and noise take one Adam step on the evidence of the statistics.
 fn rank(options: &Options, folder: &Folder) -> anyhow::Result<()> {
     let task = Task::named("skillcraft");
-    let table = Table::regression(&options.data, task.name)?;
+    let table = options.table(task.name)?;
     let ranks: [(usize, Option<usize>); 9] = [
         (16, Some(128)),
         (16, Some(192)),
@@ -139,11 +138,14 @@ fn rank(options: &Options, folder: &Folder) -> anyhow::Result<()> {
     for (grid, rank) in ranks {
         // A root that is too small drives length-scales down and the rank of the prior up, to a second a row.
         let rows = options.pick(if grid == 16 { 1000 } else { 400 }, usize::MAX);
-        let mut ends: Vec<RankEnd> = Vec::new();
-        for seed in options.seeds() {
-            let key = format!("rank-{grid}-{}-{seed}", rank.map_or("stencil".into(), |r| r.to_string()));
-            let run = || rank_trial(&task, &Split::paper(&table, seed, usize::MAX), grid, rank, (rows, seed));
-            ends.push(folder.trial(&key, &format!("rows {rows}"), run)?);
+        let key =
+            |seed: u64| format!("rank-{grid}-{}-{seed}", rank.map_or("stencil".into(), |r| r.to_string()));
+        let run =
+            |seed: u64| rank_trial(&task, &Split::paper(&table, seed, usize::MAX), grid, rank, (rows, seed));
+        let setup = format!("rows {rows} of {}", table.len());
+        let ends: Vec<RankEnd> = folder.trials(options.seeds(), &setup, key, run)?;
+        if ends.is_empty() {
+            continue;
         }
         let middle = |f: fn(&RankEnd) -> f64| {
             let value = median(ends.iter().map(f).collect());
@@ -186,7 +188,10 @@ fn rank_trial(
     let h = encoder.features(&split.warm_up.x)?;
     model.warm_up((&h, &split.warm_up.y, None), 0, task.rate)?;
     let bar = progress(&format!("rank {rank:?} of {} points, trial {seed}", grid * grid), rows);
+    watch::expect(rows, split.warm_up.len(), 0.0);
     for i in 0..rows {
+        // A rank without all rows is no result: the budget is none of its ends.
+        watch::row(i, rows)?;
         let x = split.stream.row(i);
         model.observe(&encoder.features(x)?, split.stream.y[i])?;
         encoder.observe(x)?;
@@ -217,16 +222,18 @@ struct SineRun {
 /// A noisy sine in batches of 300 rows: O-SVGP (β = 1, as its authors have it) with several numbers of steps for
 /// each batch, and WISKI with one step for each row.
 fn sine(options: &Options, folder: &Folder) -> anyhow::Result<()> {
-    let batches = options.pick(20, 33);
+    // The paper's text says batches of 300, its figure 10,000 rows.
+    let batches = options.pick(20, 33).min(options.most_rows.map_or(usize::MAX, |most| (most / 300).max(5)));
     let kinds: Vec<Option<usize>> = [None].into_iter().chain([1, 2, 5, 10, 20, 50].map(Some)).collect();
     let name = |kind: Option<usize>| kind.map_or("WISKI".into(), |s| format!("O-SVGP, {s} steps"));
     let mut text = Markdown::new(&["method", "MSE after 5 batches", "final MSE", "final NLL"]);
     let (mut mse, mut nll) = (Vec::new(), Vec::new());
     for kind in kinds {
-        let mut runs: Vec<SineRun> = Vec::new();
-        for seed in options.seeds() {
-            let key = format!("sine-{}-{seed}", kind.unwrap_or(0));
-            runs.push(folder.trial(&key, &format!("batches {batches}"), || sine_trial(kind, batches, seed))?);
+        let key = |seed: u64| format!("sine-{}-{seed}", kind.unwrap_or(0));
+        let run = |seed: u64| sine_trial(kind, batches, seed);
+        let runs: Vec<SineRun> = folder.trials(options.seeds(), &format!("batches {batches}"), key, run)?;
+        if runs.is_empty() {
+            continue;
         }
         let column = |f: &dyn Fn(&SineRun) -> f64| plus_minus(&runs.iter().map(f).collect::<Vec<_>>(), 4);
         text.row(&[
@@ -248,7 +255,7 @@ fn sine(options: &Options, folder: &Folder) -> anyhow::Result<()> {
         ..Lines::default()
     };
     let panels = vec![panel("MSE against the sine", true, mse), panel("test NLL", false, nll)];
-    folder.draw("sine", &comparison("A noisy sine in batches of 300", panels).draw())
+    folder.draw("sine", &comparison("A noisy sine in batches of 300", panels))
 }
 
 /// y = sin(2πx) + N(0, 0.2²), x uniform on [−1, 1].
@@ -288,6 +295,7 @@ fn sine_trial(kind: Option<usize>, batches: usize, seed: u64) -> anyhow::Result<
     };
     let mut run = SineRun { rows: Vec::new(), mse: Vec::new(), nll: Vec::new() };
     for batch in 1..=batches {
+        watch::row(batch - 1, batches)?;
         let (x, y) = noisy_sine(BATCH, &mut rng);
         model.observe_batch(&x, &y, None)?;
         let (mut square, mut loss) = (0.0, 0.0);

@@ -9,19 +9,17 @@ use crate::baselines::{
 };
 use crate::data::Table;
 use crate::results::{Bundle, Folder, Markdown, comparison, plus_minus, processor_seconds, progress};
-use crate::{Options, Size};
+use crate::{Options, watch};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-use wiski::decide::IntegratedVariance;
-use wiski::grid::Grid;
-use wiski::kernel::{Family, Kernel};
-use wiski::learn::{HyperSpace, Hyperprior, LbfgsB};
-use wiski::{OnlineGp, Result, Stats, Wiski};
-use wiski_figures::{Field, Figure, Lines, Map};
+use wiski::internals::decide::IntegratedVariance;
+use wiski::internals::learn::Hyperprior;
+use wiski::{Family, Grid, HyperSpace, Kernel, LbfgsB, OnlineGp, Result, Stats, Wiski};
+use wiski_figures::{Field, Lines, Map};
 
 const BATCH: usize = 6;
 const INITIAL: usize = 10;
@@ -289,7 +287,11 @@ fn explore(
     let mut shuffler = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_add(202));
     let (bar, mut seconds) = (progress(label, iterations), 0.0);
     course.looks.push((0, rmse(explorer.as_mut(), &country.test)?, 0.0));
+    let growth = if rule == Rule::Exact { 2.0 } else { 0.0 };
+    watch::expect(iterations, INITIAL / BATCH, growth);
     for iteration in 1..=iterations {
+        // The exploration ends where its budget does.
+        let is_last = !watch::row(iteration - 1, iterations)? || iteration == iterations;
         // O-SVGP looks for the nearest of all free pixels; the others at a random choice of them.
         let candidates =
             if matches!(rule, Rule::Svgp { .. }) { free.len() } else { CANDIDATES.min(free.len()) };
@@ -301,13 +303,16 @@ fn explore(
         observe(explorer.as_mut(), &mut course, &chosen)?;
         seconds += processor_seconds() - start;
         free.retain(|i| !chosen.contains(i));
-        if iteration % LOOK == 0 || iteration == iterations {
+        if iteration % LOOK == 0 || is_last {
             let since = iteration - course.looks[course.looks.len() - 1].0;
             let error = rmse(explorer.as_mut(), &country.test)?;
             course.looks.push((iteration, error, seconds / since as f64));
             seconds = 0.0;
         }
         bar.inc(1);
+        if is_last {
+            break;
+        }
     }
     bar.finish_and_clear();
     let queried: Vec<&[f64]> = course.queried.chunks_exact(2).collect();
@@ -327,8 +332,7 @@ fn rmse(explorer: &mut dyn Explorer, test: &Table) -> Result<f64> {
 
 /// Runs the experiment.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    let folder = Folder::open(&options.out, "active")?;
-    let trials = options.trials.unwrap_or(options.pick(1, 3)) as u64;
+    let folder = Folder::open(options, "active")?;
     let mut csv = String::from("map,method,trial,iteration,rmse,seconds_per_iteration\n");
     let mut text = Markdown::new(&[
         "map",
@@ -345,25 +349,26 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     ]);
     let mut panels = Vec::new();
     for name in ["malaria_ago", "malaria_bfa2017"].into_iter().filter(|n| options.wants(n)) {
-        let table = Table::regression(&options.data, name)?;
+        let table = options.table(name)?;
         let mut lines = Vec::new();
         for (rule, iterations) in [
             (Rule::Wiski, 500),
-            (Rule::Exact, 250),
+            (Rule::Exact, options.pick(250, 500)),
             (Rule::Svgp { inducing: options.pick(256, 900) }, options.pick(250, 500)),
             (Rule::Random, 500),
         ] {
-            let mut courses: Vec<Course> = Vec::new();
-            for seed in options.seed..options.seed + trials {
-                let setup =
-                    format!("{rule:?} {iterations} noise {NOISE} grid {GRID} candidates {CANDIDATES}");
-                let size = if options.size == Size::Quick { "quick" } else { "full" };
-                let key = format!("{name}-{}-{size}-{seed}", rule.key());
-                let country = Country::new(&table, seed);
+            let iterations = iterations.min(options.most_rows.map_or(iterations, |most| most / 50));
+            let pixels = table.len();
+            let setup = format!(
+                "{rule:?} {iterations} noise {NOISE} grid {GRID} candidates {CANDIDATES} of {pixels}"
+            );
+            let key = |seed: u64| format!("{name}-{}-{}-{seed}", rule.key(), options.size_name());
+            let run = |seed: u64| {
                 let label = format!("{name} {} {seed}", rule.name());
-                let run = || explore(rule, &country, iterations, seed, &label);
-                courses.push(folder.trial(&key, &setup, run)?);
-            }
+                explore(rule, &Country::new(&table, seed), iterations, seed, &label)
+            };
+            let courses: Vec<Course> = folder.trials(options.seeds_of(1, 10), &setup, key, run)?;
+            let Some(first) = courses.first() else { continue };
             for (trial, course) in courses.iter().enumerate() {
                 for (iteration, rmse, seconds) in &course.looks {
                     let method = rule.name();
@@ -374,7 +379,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             let curve = |c: &Course| c.looks.iter().map(|l| (l.0 as f64, l.1)).collect();
             lines.push(Bundle { trials: courses.iter().map(curve).collect() }.line(rule.name()));
             let stem = format!("{name}_{}", rule.key().replace(char::is_numeric, ""));
-            folder.draw(&stem, &map(rule, &courses[0], &table).draw())?;
+            folder.draw(&stem, &map(rule, first, &table))?;
         }
         panels.push(Lines {
             title: name.into(),
@@ -386,7 +391,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     }
     folder.write("active.csv", &csv)?;
     folder.table("active", &text)?;
-    folder.draw("active_rmse", &comparison("", panels).draw())
+    folder.draw("active_rmse", &comparison("", panels))
 }
 
 fn row(name: &str, rule: Rule, courses: &[Course]) -> Vec<String> {
@@ -398,7 +403,8 @@ fn row(name: &str, rule: Rule, courses: &[Course]) -> Vec<String> {
         courses.iter().map(one).collect::<Option<Vec<f64>>>().map_or("–".into(), |v| plus_minus(&v, 3))
     };
     let gaps: Vec<f64> = courses.iter().map(|c| c.gap).collect();
-    let iterations = courses[0].looks.last().map_or(0, |l| l.0);
+    let ends = courses.iter().filter_map(|c| c.looks.last());
+    let iterations = ends.map(|l| l.0).min().unwrap_or(0);
     vec![
         name.into(),
         rule.name().into(),

@@ -10,16 +10,15 @@ use crate::baselines::{
 use crate::data::Table;
 use crate::method::WiskiSteps;
 use crate::results::{Bundle, Folder, Markdown, comparison, plus_minus, processor_seconds, progress};
+use crate::watch;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-use wiski::grid::Grid;
-use wiski::kernel::Family;
-use wiski::likelihood::{Dirichlet, Softmax};
-use wiski::{OnlineGp, Result, Wiski};
-use wiski_figures::{Field, Figure, Lines, Map};
+use wiski::internals::likelihood::{Dirichlet, Softmax};
+use wiski::{Classes, Family, Grid, OnlineClassifier, OnlineGp, Result, Settings, Wiski};
+use wiski_figures::{Field, Lines, Map};
 
 /// The paper's rate on the warm-up rows; a tenth along the stream.
 const RATE: f64 = 5e-2;
@@ -37,16 +36,21 @@ enum Kind {
     Wiski,
     Exact,
     Svgp,
+    Product,
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Wiski, Self::Exact, Self::Svgp];
+    /// The paper's.
+    const PAPER: [Self; 3] = [Self::Wiski, Self::Exact, Self::Svgp];
+    /// And wiski's classifier as it comes.
+    const ALL: [Self; 4] = [Self::Wiski, Self::Exact, Self::Svgp, Self::Product];
 
     fn name(self) -> &'static str {
         match self {
             Self::Wiski => "WISKI (Dirichlet)",
             Self::Exact => "Exact (Dirichlet)",
             Self::Svgp => "O-SVGP (Bernoulli)",
+            Self::Product => "wiski as it comes",
         }
     }
 
@@ -64,7 +68,35 @@ impl Kind {
                 model.warm_up(&rows.x, &rows.y)?;
                 Box::new(model)
             }
+            Self::Product => {
+                let settings = Settings { seed, ..Settings::default() };
+                let labels = Classes::declared(NAMES);
+                let mut model = OnlineClassifier::new(rows.dim, labels, settings)?;
+                (0..rows.len()).try_for_each(|i| Binary::observe(&mut model, rows.row(i), rows.y[i]))?;
+                Box::new(model)
+            }
         })
+    }
+
+    /// The power of the number of rows with which the time of a row grows, if there is a step for each.
+    fn growth(self, spacing: f64) -> f64 {
+        if self == Self::Exact && spacing == 0.0 { 3.0 } else { 0.0 }
+    }
+}
+
+/// The labels of the two classes.
+const NAMES: [&str; 2] = ["0", "1"];
+
+impl Binary for OnlineClassifier {
+    fn observe(&mut self, x: &[f64], label: f64) -> Result<()> {
+        // As along a stream: probabilities are sharpened by what was said of each row before.
+        self.step(x, NAMES[usize::from(label == 1.0)]).map(|_| ())
+    }
+
+    fn probabilities(&mut self, x: &[f64]) -> Result<Vec<f64>> {
+        let mut both = vec![0.0; 2 * x.len() / self.input_dim()];
+        self.predict_batch(x, &mut both)?;
+        Ok(both.chunks_exact(2).map(|p| p[1]).collect())
     }
 }
 
@@ -186,15 +218,20 @@ fn stream(
     let mut points = vec![measure(model.as_mut(), test, 0, 0.0)?];
     let (mut spent, mut since) = (0.0, 0);
     for i in 0..rows.len() {
+        // The curve ends where the budget does.
+        let is_last = !watch::row(i, rows.len())? || i + 1 == rows.len();
         let begin = processor_seconds();
         model.observe(rows.row(i), rows.y[i])?;
         spent += processor_seconds() - begin;
         since += 1;
         bar.inc(1);
-        if (i + 1) % every == 0 || i + 1 == rows.len() {
+        if (i + 1) % every == 0 || is_last {
             points.push(measure(model.as_mut(), test, i + 1, spent / f64::from(since))?);
             snapshot(i + 1, model.as_mut())?;
             (spent, since) = (0.0, 0);
+        }
+        if is_last {
+            break;
         }
     }
     bar.finish_and_clear();
@@ -209,44 +246,47 @@ fn thinned(test: &Table, most: usize) -> Table {
 
 /// Runs the experiment.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    let folder = Folder::open(&options.out, "classification")?;
+    let folder = Folder::open(options, "classification")?;
     let mut text =
         Markdown::new(&["set", "method", "accuracy %", "log-loss", "in hindsight: accuracy %", "log-loss"]);
     let (mut panels, mut csv) =
         (Vec::new(), String::from("set,method,trial,rows,accuracy,log_loss,seconds\n"));
     for set in ["banana", "svmguide1"].into_iter().filter(|s| options.wants(s)) {
         let (train, test) = Table::classification(&options.data, set)?;
-        let test = thinned(&test, options.pick(2000, usize::MAX));
+        let train = thinned(&train, options.most_rows.unwrap_or(usize::MAX));
+        let test = thinned(&test, options.most_rows.unwrap_or(options.pick(2000, usize::MAX)));
         // With O(n³) a step, 3000 rows of steps take hours; at the quick size one comes for 3 % more rows.
         let spacing = if set == "banana" { 0.0 } else { options.pick(0.03, 0.0) };
         let mut lines = Vec::new();
         let mut hindsight_line = None;
-        for kind in Kind::ALL {
+        for &kind in options.pick(&Kind::PAPER[..], &Kind::ALL[..]) {
             let most = options.pick(1000, usize::MAX);
             let setup = format!("{kind:?} spacing {spacing} rows {most} thinned to {}", test.len());
-            let mut trials: Vec<Vec<Point>> = Vec::new();
-            for seed in options.seeds() {
+            let run = |seed: u64| {
                 let mut order: Vec<usize> = (0..train.len()).collect();
                 order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
                 let (warm, rest) = order.split_at(train.len() / 20);
                 let rest = &rest[..rest.len().min(most)];
-                let run = || {
-                    let label = format!("{set:<10} {:<19} trial {seed}", kind.name());
-                    let model = kind.start(&train.select(warm), spacing, seed)?;
-                    let every = rest.len() / 12;
-                    stream(&label, model, &train.select(rest), &test, every, |_, _| Ok(()))
-                };
-                trials.push(folder.trial(&format!("{set}-{kind:?}-{seed}"), &setup, run)?);
-            }
+                let label = format!("{set:<10} {:<19} trial {seed}", kind.name());
+                watch::expect(rest.len(), warm.len(), kind.growth(spacing));
+                let model = kind.start(&train.select(warm), spacing, seed)?;
+                let every = (rest.len() / 12).max(1);
+                stream(&label, model, &train.select(rest), &test, every, |_, _| Ok(()))
+            };
+            let key = |seed: u64| format!("{set}-{kind:?}-{seed}");
+            let trials: Vec<Vec<Point>> = folder.trials(options.seeds(), &setup, key, run)?;
             // The exact process on all rows of svmguide1 needs 400 factorizations of size 3089.
             let affordable = set == "banana" || kind == Kind::Wiski || options.pick(false, true);
-            let hindsight: Option<Point> = affordable
-                .then(|| {
-                    folder.trial(&format!("{set}-{kind:?}-hindsight"), &setup, || {
-                        Ok(measure(kind.start(&train, f64::INFINITY, 0)?.as_mut(), &test, train.len(), 0.0)?)
-                    })
-                })
-                .transpose()?;
+            let hindsight: Option<Point> = if affordable {
+                folder.trial(&format!("{set}-{kind:?}-hindsight"), &setup, || {
+                    Ok(measure(kind.start(&train, f64::INFINITY, 0)?.as_mut(), &test, train.len(), 0.0)?)
+                })?
+            } else {
+                None
+            };
+            if trials.is_empty() {
+                continue;
+            }
             let end =
                 |f: fn(&Point) -> f64| trials.iter().filter_map(|t| t.last()).map(f).collect::<Vec<f64>>();
             let behind = |f: fn(&Point) -> f64, digits: usize| {
@@ -289,10 +329,13 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if !panels.is_empty() {
         folder.write("classification.csv", &csv)?;
         folder.table("classification", &text)?;
-        folder.draw("classification", &comparison("", panels).draw())?;
+        folder.draw("classification", &comparison("", panels))?;
     }
     if options.wants("ordered") { ordered(options, &folder) } else { Ok(()) }
 }
+
+/// A stream in order: what was measured, and maps of probabilities after so many rows.
+type Ordered = (Vec<Point>, Vec<(usize, Vec<f64>)>);
 
 /// Banana from left to right: the classifier must not forget what it saw, nor be sure of what it has not seen.
 fn ordered(options: &Options, folder: &Folder) -> anyhow::Result<()> {
@@ -306,26 +349,29 @@ fn ordered(options: &Options, folder: &Folder) -> anyhow::Result<()> {
     let side = 60;
     let axis: Vec<f64> = (0..side).map(|i| -1.0 + 2.0 * (f64::from(i) + 0.5) / f64::from(side)).collect();
     let cells: Vec<f64> = axis.iter().flat_map(|&y| axis.iter().flat_map(move |&x| [x, y])).collect();
-    for kind in Kind::ALL {
+    for &kind in options.pick(&Kind::PAPER[..], &Kind::ALL[..]) {
         let label = format!("banana in order, {}", kind.name());
-        let mut maps = Vec::new();
-        // Measured in steps of 20 after the 20 warm-up rows, shown at every hundred.
-        let points = stream(&label, kind.start(&warm, 0.0, 0)?, &rest, &test, 20, |n, model| {
-            if (n + warm.len()) % 100 == 0 {
-                let values = model.probabilities(&cells)?;
-                maps.push((
-                    n,
-                    Field { title: format!("{} rows", n + warm.len()), quantity: "p(1)".into(), values },
-                ));
-            }
-            Ok(())
-        })?;
+        let run = || {
+            let mut maps: Vec<(usize, Vec<f64>)> = Vec::new();
+            // Measured in steps of 20 after the 20 warm-up rows, shown at every hundred.
+            let points = stream(&label, kind.start(&warm, 0.0, 0)?, &rest, &test, 20, |n, model| {
+                if (n + warm.len()) % 100 == 0 {
+                    maps.push((n, model.probabilities(&cells)?));
+                }
+                Ok(())
+            })?;
+            Ok((points, maps))
+        };
+        let setup = format!("{kind:?} {} rows, {} cells", train.len(), cells.len());
+        let found: Option<Ordered> = folder.trial(&format!("ordered-{kind:?}-0"), &setup, run)?;
+        let Some((points, maps)) = found else { continue };
         let shown: Vec<&Point> = points.iter().filter(|p| p.n > 0 && (p.n + warm.len()) % 100 == 0).collect();
         let mut row = vec![kind.name().to_owned()];
         row.extend(shown.iter().map(|p| format!("{:.1} %", 100.0 * p.accuracy)));
         row.push(shown.last().map_or(String::new(), |p| format!("{:.3}", p.log_loss)));
         text.row(&row);
-        for (n, field) in maps {
+        for (n, values) in maps {
+            let field = Field { title: format!("{} rows", n + warm.len()), quantity: "p(1)".into(), values };
             let seen = [&warm.x[..], &rest.x[..2 * n]].concat();
             let map = Map {
                 title: format!("{}, banana from left to right", kind.name()),
@@ -337,7 +383,7 @@ fn ordered(options: &Options, folder: &Folder) -> anyhow::Result<()> {
                 data_x: seen.iter().step_by(2).copied().collect(),
                 data_y: seen.iter().skip(1).step_by(2).copied().collect(),
             };
-            folder.draw(&format!("ordered_{kind:?}_{}", n + warm.len()).to_lowercase(), &map.draw())?;
+            folder.draw(&format!("ordered_{kind:?}_{}", n + warm.len()).to_lowercase(), &map)?;
         }
     }
     folder.table("ordered", &text)

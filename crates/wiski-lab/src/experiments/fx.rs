@@ -19,12 +19,10 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-use wiski::grid::Grid;
-use wiski::kernel::Family;
 use wiski::model::Z95;
 use wiski::time::{ForecastSettings, Forecaster};
-use wiski::{OnlineGp, Prediction, Result, Wiski};
-use wiski_figures::{Figure, Snapshot, Snapshots};
+use wiski::{Family, Grid, OnlineGp, Prediction, Result, Wiski};
+use wiski_figures::{Snapshot, Snapshots};
 
 /// Days in a window: the paper says forty, its notebook takes thirty-nine.
 const WINDOW: usize = 39;
@@ -168,11 +166,12 @@ fn window(all: &Table, k: usize, shuffled: Option<u64>) -> Table {
 
 /// Runs the experiment.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    let folder = Folder::open(&options.out, "fx")?;
+    let folder = Folder::open(options, "fx")?;
     // The column that the reference plots, fourth in its file, is Canadian dollars.
     let series = Table::read(&options.data, "fx2007_cad")?;
     // All six windows unless told otherwise: they take seconds.
-    let trials = options.trials.unwrap_or(usize::MAX).min(series.len() / WINDOW);
+    let windows = series.len() / WINDOW;
+    let trials = options.trials.unwrap_or(windows).min(windows).min(options.first.unwrap_or(windows));
     let mut text = Markdown::new(&[
         "order",
         "method",
@@ -195,7 +194,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
                     "{kind:?} {MIXTURE:?} {RATE} window {WINDOW} batch {BATCH} points {POINTS} start ln 2"
                 );
                 let key = format!("{order}-{kind:?}-{seed}");
-                let run: Run = folder.trial(&key, &setup, || run_one(kind, &days, seed))?;
+                let run = folder.trial(&key, &setup, || run_one(kind, &days, seed))?;
+                let Some(run): Option<Run> = run else { continue };
                 let _ = writeln!(
                     csv,
                     "{order},{},{k},{:.4},{:.4},{:.4},{:.4}",
@@ -207,6 +207,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
                 );
                 runs.push(run);
             }
+            let Some(first) = runs.first() else { continue };
             let column = |f: fn(&Run) -> f64| plus_minus(&runs.iter().map(f).collect::<Vec<_>>(), 3);
             let middle = |f: fn(&Run) -> f64| format!("{:.3}", median(runs.iter().map(f).collect()));
             text.row(&[
@@ -220,7 +221,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
                 column(|r| r.whole_rmse),
             ]);
             let days = window(&series, 0, shuffled.then_some(options.seed));
-            for (fit, n) in runs[0].fits.iter().zip(SHOWN) {
+            for (fit, n) in first.fits.iter().zip(SHOWN) {
                 panels.push(Snapshot {
                     title: format!("{}, {n} observations", kind.name()),
                     x: places(),
@@ -232,16 +233,15 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
                 });
             }
         }
-        if !shuffled {
-            // A filter knows one order of rows, and looks ahead: there is no shuffled run, and no score of the whole.
-            let runs: Vec<Run> = (0..trials)
-                .map(|k| {
-                    let days = window(&series, k, None);
-                    folder.trial(&format!("{order}-forecaster-{k}"), "forecaster, defaults", || {
-                        forecast_one(&days)
-                    })
-                })
-                .collect::<anyhow::Result<_>>()?;
+        // A filter knows one order of rows, and looks ahead: there is no shuffled run, and no score of the whole.
+        let ahead = if shuffled { 0 } else { trials as u64 };
+        let runs: Vec<Run> = folder.trials(
+            0..ahead,
+            "forecaster, defaults",
+            |k| format!("{order}-forecaster-{k}"),
+            |k| forecast_one(&window(&series, k as usize, None)),
+        )?;
+        if !runs.is_empty() {
             for (k, run) in runs.iter().enumerate() {
                 let _ = writeln!(csv, "{order},forecaster,{k},{:.4},{:.4},,", run.ahead_nll, run.ahead_rmse);
             }
@@ -264,7 +264,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             columns: 3,
             panels,
         };
-        folder.draw(&format!("fx_{order}"), &figure.draw())?;
+        folder.draw(&format!("fx_{order}"), &figure)?;
     }
     folder.write("fx.csv", &csv)?;
     folder.table("fx", &text)

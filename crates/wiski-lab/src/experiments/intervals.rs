@@ -12,12 +12,11 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::fmt::Write as _;
-use wiski::conformal::{
-    AdaptiveConformal, Conformal, ConformalPid, Controller, Horizon, QuantileTracker, Score,
+use wiski::internals::conformal::{
+    AdaptiveConformal, Conformal, ConformalPid, Controller, QuantileTracker, Score,
 };
-use wiski::feature::Column;
 use wiski::model::{HalfLife, Intervals};
-use wiski::{OnlineRegressor, Settings};
+use wiski::{Column, Horizon, OnlineRegressor, Settings};
 
 /// Rows in a window; a shorter one at the end counts from half of that on.
 const WINDOW: usize = 1000;
@@ -60,7 +59,7 @@ type Said = (f64, f64, f64);
 
 /// Runs the experiment.
 pub fn run(options: &Options) -> Result<()> {
-    let folder = Folder::open(&options.out, "intervals")?;
+    let folder = Folder::open(options, "intervals")?;
     let mut csv =
         String::from("set,level,controller,rows,coverage,lowest,highest,mean_width,median_width,infinite\n");
     for name in SETS {
@@ -69,7 +68,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         let stream = Stream::open(name, options)?;
         let setup = format!("{} rows, half-life {:?}", stream.table.len(), stream.half_life);
-        let said = folder.trial(name, &setup, || stream.said())?;
+        let Some(said) = folder.trial(name, &setup, || stream.said())? else { continue };
         let figures: Vec<Figures> = controllers(stream.level)
             .into_iter()
             .map(|(name, mut controller)| Figures::of(name, controller.as_mut(), &said))

@@ -11,12 +11,11 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-use wiski::grid::Grid;
+use wiski::internals::evidence::Evidence;
 use wiski::internals::large::{Accuracy, KrylovPosterior, SparsePosterior};
-use wiski::learn::{HyperSpace, Hyperparameters, LbfgsB};
 use wiski::model::Prequential;
-use wiski::{Evidence, Kernel, Predictor, Stats};
-use wiski_figures::{Figure, Line, Lines};
+use wiski::{Grid, HyperSpace, Hyperparameters, Kernel, LbfgsB, Predictor, Stats};
+use wiski_figures::{Line, Lines};
 
 /// How a posterior is computed, and with which kernel.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -77,7 +76,7 @@ struct Run {
 
 /// Runs the experiment.
 pub fn run(options: &Options) -> Result<()> {
-    let folder = Folder::open(&options.out, "large")?;
+    let folder = Folder::open(options, "large")?;
     let mut text = String::from(
         "set,engine,points,rank,rows_per_second,evidence_seconds,evaluations,iterations,predictor_seconds,rmse,nll,coverage95,megabytes\n",
     );
@@ -115,7 +114,7 @@ pub fn run(options: &Options) -> Result<()> {
         lines,
         ..Lines::default()
     };
-    folder.draw("large", &comparison("cost against the size of the grid", vec![panel]).draw())
+    folder.draw("large", &comparison("cost against the size of the grid", vec![panel]))
 }
 
 type Runs = Vec<(Engine, Vec<Run>)>;
@@ -135,7 +134,7 @@ fn collect(
         for &g in grids {
             let key = format!("{set}-{}-{g}", engine.key());
             let setup = format!("{} rows, {evaluations} evaluations", train.len());
-            runs.push(folder.trial(&key, &setup, || measure(engine, g, axes, train, test, evaluations))?);
+            runs.extend(folder.trial(&key, &setup, || measure(engine, g, axes, train, test, evaluations))?);
         }
         all.push((engine, runs));
     }

@@ -3,14 +3,14 @@
 
 use crate::results::{Bundle, Folder, Markdown, comparison, median, plus_minus, processor_seconds, progress};
 use crate::search::{Rules, Searcher};
-use crate::{Options, Size};
+use crate::{Options, watch};
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use wiski::decide::{Acquisition, Maximizer, Space, TestFunction};
-use wiski_figures::{Figure, Lines};
+use wiski_figures::Lines;
 
 const DIM: usize = 3;
 const INITIAL: usize = 5;
@@ -113,7 +113,10 @@ fn run_one(
     let mut search = method.start(problem.space.dim(), rules, &x, &y, seed)?;
     let mut all = Vec::with_capacity(steps);
     let bar = progress(&format!("{} {} {seed}", name(problem.function), method.name()), steps);
+    watch::expect(steps, y.len() / q, method.growth());
     for step in 1..=steps {
+        // The search ends where its budget does.
+        let is_last = !watch::row(step - 1, steps)? || step == steps;
         let start = processor_seconds();
         let x = search.propose(q, seed.wrapping_mul(1_000_003).wrapping_add(step as u64))?;
         let proposed = processor_seconds() - start;
@@ -122,10 +125,13 @@ fn run_one(
         let start = processor_seconds();
         search.learn(&x, &y)?;
         let seconds = proposed + processor_seconds() - start;
-        let look = step % LOOK == 0 || step == steps;
+        let look = step % LOOK == 0 || is_last;
         let recommended = if look { search.recommend()?.map(|x| problem.latent(&x)) } else { None };
         all.push(Step { seconds, best, recommended });
         bar.inc(1);
+        if is_last {
+            break;
+        }
     }
     bar.finish_and_clear();
     Ok(all)
@@ -139,8 +145,9 @@ struct Course {
 }
 
 impl Course {
+    /// The steps of every trial.
     fn steps(&self) -> usize {
-        self.trials[0].len()
+        self.trials.iter().map(Vec::len).min().unwrap_or(0)
     }
 
     /// Mean seconds of the steps in a range, for each trial.
@@ -153,7 +160,7 @@ impl Course {
     }
 
     fn at(&self, step: usize, of: impl Fn(&Step) -> Option<f64>) -> Option<Vec<f64>> {
-        self.trials.iter().map(|t| t.get(step - 1).and_then(&of)).collect()
+        self.trials.iter().map(|t| t.get(step.checked_sub(1)?).and_then(&of)).collect()
     }
 
     /// A curve at every tenth step: the value there, or the mean over the ten steps.
@@ -167,7 +174,7 @@ impl Course {
 
 /// Runs the experiment.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    let folder = Folder::open(&options.out, "optimization")?;
+    let folder = Folder::open(options, "optimization")?;
     let wanted: Vec<(TestFunction, f64)> =
         NOISY.into_iter().filter(|(f, _)| options.wants(name(*f))).collect();
     let courses = courses(&folder, options, &wanted)?;
@@ -187,27 +194,29 @@ fn courses(
     options: &Options,
     wanted: &[(TestFunction, f64)],
 ) -> anyhow::Result<Vec<Course>> {
-    let trials = options.trials.unwrap_or(options.pick(3, 4)) as u64;
     let mut all = Vec::new();
     for &(function, noise) in wanted {
         let svgp = Searcher::Svgp { inducing: options.pick(128, 1000), steps: 10 };
-        for (method, steps) in [
+        let mut methods = vec![
             (Searcher::Wiski { grid: 10 }, 1500),
             (Searcher::Exact, options.pick(250, 1500)),
             (svgp, options.pick(50, 1500)),
-        ] {
-            let mut runs = Vec::new();
-            for seed in options.seed..options.seed + trials {
-                let setup = format!("{function:?} {noise} {} {PAPER:?} steps {steps}", method.setup());
-                let size = if options.size == Size::Quick { "quick" } else { "full" };
-                let key = format!("{}-{}-{size}-{seed}", name(function), method.key());
-                let run = || {
-                    let mut problem = Problem::new(function, DIM, noise, seed)?;
-                    run_one(method, PAPER, &mut problem, (BATCH, steps), seed)
-                };
-                runs.push(folder.trial(&key, &setup, run)?);
+        ];
+        // wiski's optimizer as it comes: exact at the beginning, on grids from 500 results on.
+        methods.extend(options.pick(None, Some((Searcher::Product, 1500))));
+        for (method, steps) in methods {
+            let steps = steps.min(options.most_rows.unwrap_or(steps));
+            let setup = format!("{function:?} {noise} {} {PAPER:?} steps {steps}", method.setup());
+            let key =
+                |seed: u64| format!("{}-{}-{}-{seed}", name(function), method.key(), options.size_name());
+            let run = |seed: u64| {
+                let mut problem = Problem::new(function, DIM, noise, seed)?;
+                run_one(method, PAPER, &mut problem, (BATCH, steps), seed)
+            };
+            let trials: Vec<Vec<Step>> = folder.trials(options.seeds_of(3, 4), &setup, key, run)?;
+            if !trials.is_empty() {
+                all.push(Course { function, method, trials });
             }
-            all.push(Course { function, method, trials: runs });
         }
     }
     Ok(all)
@@ -247,7 +256,7 @@ fn report(folder: &Folder, courses: &[Course]) -> anyhow::Result<()> {
             value(c.at(50, |s| Some(s.best))),
             value(c.at(250, |s| Some(s.best))),
             value(c.at(last, |s| Some(s.best))),
-            value(c.at(last, |s| s.recommended)),
+            value(c.trials.iter().map(|t| t.last().and_then(|s| s.recommended)).collect()),
             plus_minus(&c.seconds(40, 60), 3),
             plus_minus(&c.seconds(last.saturating_sub(50), last), 3),
             plus_minus(&total, 1),
@@ -275,7 +284,7 @@ fn report(folder: &Folder, courses: &[Course]) -> anyhow::Result<()> {
             ..Lines::default()
         };
         let panels = functions.iter().map(panel).collect();
-        folder.draw(&format!("optimization_{file}"), &comparison(title, panels).draw())?;
+        folder.draw(&format!("optimization_{file}"), &comparison(title, panels))?;
     }
     Ok(())
 }
@@ -296,7 +305,6 @@ const CLEAN: [(TestFunction, usize, usize, usize); 9] = [
 /// The median distance to the optimum after so many evaluations, one at a time. In six dimensions WISKI is always
 /// local.
 fn regret(folder: &Folder, options: &Options) -> anyhow::Result<()> {
-    let trials = options.trials.unwrap_or(options.pick(11, 20)) as u64;
     let mut csv = String::from("function,dimensions,method,trial,evaluations,regret\n");
     let mut text = Markdown::new(&[
         "function",
@@ -305,6 +313,7 @@ fn regret(folder: &Folder, options: &Options) -> anyhow::Result<()> {
         "WISKI",
         "WISKI, local",
         "Exact (Cholesky)",
+        "wiski as it comes",
         "Random",
     ]);
     for (function, dim, grid, steps) in CLEAN {
@@ -314,17 +323,24 @@ fn regret(folder: &Folder, options: &Options) -> anyhow::Result<()> {
         }
         let optimum = function.optimum(dim).unwrap_or(f64::NAN);
         let mut cells = vec![name(function).to_string(), dim.to_string(), (steps + INITIAL).to_string()];
-        for method in [Searcher::Wiski { grid }, Searcher::Local { grid }, Searcher::Exact, Searcher::Random]
-        {
+        let steps = steps.min(options.most_rows.unwrap_or(steps));
+        for method in [
+            Searcher::Wiski { grid },
+            Searcher::Local { grid },
+            Searcher::Exact,
+            Searcher::Product,
+            Searcher::Random,
+        ] {
+            let setup = format!("{function:?} {dim} {} {REGRET:?} steps {steps}", method.setup());
+            let key = |seed: u64| format!("regret-{}{dim}-{}-{seed}", name(function), method.key());
+            let run = |seed: u64| {
+                let mut problem = Problem::new(function, dim, 0.0, seed)?;
+                run_one(method, REGRET, &mut problem, (1, steps), seed)
+            };
+            let seeds = options.seeds_of(11, 20);
+            let courses: Vec<Vec<Step>> = folder.trials(seeds.clone(), &setup, key, run)?;
             let mut regrets = Vec::new();
-            for seed in options.seed..options.seed + trials {
-                let setup = format!("{function:?} {dim} {} {REGRET:?} steps {steps}", method.setup());
-                let key = format!("regret-{}{dim}-{}-{seed}", name(function), method.key());
-                let run = || {
-                    let mut problem = Problem::new(function, dim, 0.0, seed)?;
-                    run_one(method, REGRET, &mut problem, (1, steps), seed)
-                };
-                let course: Vec<Step> = folder.trial(&key, &setup, run)?;
+            for (seed, course) in seeds.zip(&courses) {
                 for (i, s) in course.iter().enumerate() {
                     let (method, n) = (method.name(), INITIAL + i + 1);
                     let _ = writeln!(
@@ -334,9 +350,9 @@ fn regret(folder: &Folder, options: &Options) -> anyhow::Result<()> {
                         s.best - optimum
                     );
                 }
-                regrets.push(course[course.len() - 1].best - optimum);
+                regrets.extend(course.last().map(|s| s.best - optimum));
             }
-            cells.push(format!("{:.3e}", median(regrets)));
+            cells.push(if regrets.is_empty() { "–".into() } else { format!("{:.3e}", median(regrets)) });
         }
         text.row(&cells);
     }

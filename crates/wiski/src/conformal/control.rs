@@ -128,7 +128,8 @@ impl Level {
 /// Quantiles of scores at several levels, kept so that each is exceeded as often as promised.
 ///
 /// ```
-/// use wiski::conformal::{Conformal, Horizon, Score};
+/// use wiski::Horizon;
+/// use wiski::internals::conformal::{Conformal, Score};
 ///
 /// // Errors three times as large as the model says.
 /// let mut control = Conformal::new(&[0.9], Score::Deviations)?;

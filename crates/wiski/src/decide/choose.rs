@@ -57,10 +57,12 @@ impl Optimizer {
 
     fn propose(&self, model: &SurrogateModel, q: usize, seed: u64) -> Result<Vec<f64>> {
         let mut posteriors = self.models().map(SurrogateModel::posterior).collect::<Result<Vec<_>>>()?;
+        let mut pending = Vec::new();
+        for x in &self.pending {
+            pending.extend(self.coordinates(x)?);
+        }
         for posterior in &mut posteriors {
-            for x in &self.pending {
-                posterior.assume_mean(&self.coordinates(x)?)?;
-            }
+            pending.chunks_exact(self.space.coordinates()).try_for_each(|x| posterior.assume_mean(x))?;
             // Where a trial failed nothing is known but that: it is taken to be no better than the average (0), or the
             // same point would be proposed again and again.
             let failed = self.trials.iter().rev().filter(|trial| trial.outcome == Outcome::Failed);
@@ -75,15 +77,15 @@ impl Optimizer {
                     && (q == 1 || acquisition.is_joint()) =>
             {
                 let surrogate = posteriors[0].surrogate();
-                let incumbent = self.incumbent(model, surrogate, acquisition, seed)?;
+                let incumbent = self.incumbent(model, surrogate, acquisition, &pending, seed)?;
                 self.proposer(acquisition).propose(surrogate, &incumbent, q, seed)
             }
             Strategy::Greedy(acquisition) | Strategy::Joint(acquisition) => {
-                self.one_after_the_other(q, seed, posteriors, acquisition)
+                self.one_after_the_other(q, seed, posteriors, pending, acquisition)
             }
             Strategy::Thompson => {
                 let maximizer = &self.settings.maximizer;
-                let sampled_maxima = sampled_maxima(model, q, maximizer, seed)?;
+                let sampled_maxima = self.sampled_maxima(model, q, maximizer, seed)?;
                 Ok(sampled_maxima.into_iter().flat_map(|m| m.x).collect())
             }
         }
@@ -95,19 +97,16 @@ impl Optimizer {
         q: usize,
         seed: u64,
         mut posteriors: Vec<SurrogatePosterior>,
+        mut pending: Vec<f64>,
         acquisition: Acquisition,
     ) -> Result<Vec<f64>> {
-        let mut pending = Vec::new();
-        for x in &self.pending {
-            pending.extend(self.coordinates(x)?);
-        }
         let mut taken = [self.results.first().x.as_slice(), &pending].concat();
         let mut all = Vec::new();
         let mut aim: Option<Aim> = None;
         for i in 0..q {
             let seed = seed.wrapping_add(i as u64);
-            // What one objective is compared with stays; a front moves with every point that is taken for granted.
-            let own = match aim.take().filter(|_| self.settings.outputs() == 1) {
+            // What one objective is compared with is carried on; a front moves with every point that is taken for granted.
+            let mut own = match aim.take().filter(|_| self.settings.outputs() == 1) {
                 Some(aim) => aim,
                 None => self.aim(&posteriors, acquisition, &pending, seed)?,
             };
@@ -125,6 +124,9 @@ impl Optimizer {
                 mixed::propose(maximizer, &self.space, &mut merit, (&sides, place), &taken, seed)?
             };
             posteriors.iter_mut().try_for_each(|posterior| posterior.assume_mean(&h))?;
+            if let Gain::Over(_, incumbent) = &mut own.gain {
+                incumbent.consider(posteriors[0].surrogate(), &h)?;
+            }
             taken.extend_from_slice(&h);
             pending.extend_from_slice(&h);
             all.extend(h);
@@ -150,7 +152,7 @@ impl Optimizer {
         let (objectives, constraints) = posteriors.split_at(self.settings.objectives());
         let first = objectives[0].surrogate();
         if let (Some(model), 1) = (&self.surrogate, self.settings.outputs()) {
-            let incumbent = self.incumbent(model, first, acquisition, seed)?;
+            let incumbent = self.incumbent(model, first, acquisition, pending, seed)?;
             let place = incumbent.place.as_ref().map(|(x, _)| x.clone());
             return Ok(Aim { gain: Gain::Over(acquisition, incumbent), place });
         }
@@ -205,22 +207,56 @@ impl Optimizer {
         Proposer { acquisition, samples: self.settings.samples, maximizer: self.settings.maximizer }
     }
 
-    /// The tried point with the best mean and, where the criterion needs them, maxima of drawn functions.
+    /// The tried or pending point with the best mean and, where the criterion needs them, maxima of drawn functions.
+    ///
+    /// A pending point counts at its mean, as the posterior takes it for granted: were it left out, what it promises
+    /// beyond the tried ones would be promised once more, and it would be proposed again.
     fn incumbent(
         &self,
         model: &SurrogateModel,
         posterior: &dyn Surrogate,
         acquisition: Acquisition,
+        pending: &[f64],
         seed: u64,
     ) -> Result<Incumbent> {
         let mut incumbent = Incumbent::among(posterior, &model.covered(self.results.first()))?;
+        let sides = model.covers();
+        for x in pending.chunks_exact(sides.len()) {
+            if x.iter().zip(&sides).all(|(x, (lo, hi))| (lo..=hi).contains(&x)) {
+                incumbent.consider(posterior, x)?;
+            }
+        }
         if acquisition == Acquisition::MaxValueEntropy {
             let best = incumbent.best();
-            let sampled_maxima = sampled_maxima(model, MAXIMA, &SAMPLED_MAXIMUM, seed)?;
+            let sampled_maxima = self.sampled_maxima(model, MAXIMA, &SAMPLED_MAXIMUM, seed)?;
             // The maximum is not below a value that is known.
             incumbent.maxima = sampled_maxima.into_iter().map(|m| m.value.max(best)).collect();
         }
         Ok(incumbent)
+    }
+
+    /// The highest points of functions drawn from the posterior.
+    fn sampled_maxima(
+        &self,
+        model: &SurrogateModel,
+        count: usize,
+        maximizer: &Maximizer,
+        seed: u64,
+    ) -> Result<Vec<Maximum>> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let (mut lo, mut hi) = (Vec::new(), Vec::new());
+        for ((from, to), (first, last)) in model.searched().into_iter().zip(self.space.sides()) {
+            // Beyond the corners of choices there is nothing.
+            lo.push(from.max(2.0 * first - 1.0));
+            hi.push(to.min(2.0 * last - 1.0).max(lo[lo.len() - 1]));
+        }
+        let bounds = Bounds::new(lo, hi)?;
+        let mut one = |i: usize| {
+            let path = model.sample(&mut rng)?;
+            let mut height = |x: &[f64], gradient: Option<&mut [f64]>| path.evaluate(x, gradient);
+            maximizer.maximize(&mut height, &bounds, &[], seed.wrapping_add(i as u64))
+        };
+        (0..count).map(&mut one).collect()
     }
 }
 
@@ -228,22 +264,4 @@ impl Optimizer {
 struct Aim {
     gain: Gain,
     place: Option<Vec<f64>>,
-}
-
-/// The highest points of functions drawn from the posterior.
-fn sampled_maxima(
-    model: &SurrogateModel,
-    count: usize,
-    maximizer: &Maximizer,
-    seed: u64,
-) -> Result<Vec<Maximum>> {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let sides = model.searched();
-    let bounds = Bounds::new(sides.iter().map(|s| s.0).collect(), sides.iter().map(|s| s.1).collect())?;
-    let mut one = |i: usize| {
-        let path = model.sample(&mut rng)?;
-        let mut height = |x: &[f64], gradient: Option<&mut [f64]>| path.evaluate(x, gradient);
-        maximizer.maximize(&mut height, &bounds, &[], seed.wrapping_add(i as u64))
-    };
-    (0..count).map(&mut one).collect()
 }

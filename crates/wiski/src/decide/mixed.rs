@@ -144,8 +144,7 @@ fn fixed(space: &Space, picked: &[usize]) -> Vec<Option<f64>> {
     let own = |(d, &at): (&Dimension, &usize)| match d.choices.len() {
         _ if !space.is_active(d, &values) => vec![Some(0.0); d.coordinates()],
         0 => vec![None],
-        2 => vec![Some(if at == 0 { -1.0 } else { 1.0 })],
-        n => (0..n).map(|i| Some(if i == at { 1.0 } else { -1.0 })).collect(),
+        _ => d.corner(at).into_iter().map(|u| Some(2.0 * u - 1.0)).collect(),
     };
     space.dimensions().iter().zip(picked).flat_map(own).collect()
 }

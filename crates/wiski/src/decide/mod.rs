@@ -11,37 +11,38 @@
 //! All of it costs the same after ten thousand trials as after ten: the posterior has a fixed size, and a new
 //! result is conditioned on in constant time.
 //!
-//! Values are maximized here; [`Optimizer`] turns minimization into that.
+//! Values are maximized here; [`Optimizer`] turns minimization into that. What it is made of, for searches of one's own, is in
+//! [`internals::decide`](crate::internals::decide).
 
-mod acquisition;
-mod active;
-mod batch;
+pub(crate) mod acquisition;
+pub(crate) mod active;
+pub(crate) mod batch;
 mod choose;
 mod functions;
-mod maximize;
+pub(crate) mod maximize;
 mod merit;
 mod mixed;
 mod optimizer;
 mod pairs;
 mod pareto;
 mod plausible;
-mod propose;
+pub(crate) mod propose;
 mod region;
 mod seen;
 mod settings;
 mod space;
-mod surrogate;
+pub(crate) mod surrogate;
 mod trial;
 
-pub use crate::posterior::Surrogate;
-pub use acquisition::{Acquisition, Question};
-pub use active::{IntegratedVariance, choose_rows};
-pub use batch::BaseSamples;
+pub(crate) use crate::posterior::Surrogate;
+pub use acquisition::Acquisition;
+pub use active::choose_rows;
+pub(crate) use batch::BaseSamples;
 pub use functions::TestFunction;
-pub use maximize::{Maximizer, Maximum};
+pub use maximize::Maximizer;
 pub use optimizer::Optimizer;
-pub use propose::{Incumbent, Proposer};
+pub(crate) use propose::{Incumbent, Proposer};
 pub use settings::{Goal, OptimizerSettings, Strategy};
 pub use space::{Condition, Dimension, MOST_DIMENSIONS, Scale, Space};
-pub use surrogate::SurrogateModel;
+pub(crate) use surrogate::SurrogateModel;
 pub use trial::{Outcome, Trial};

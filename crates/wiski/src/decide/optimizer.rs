@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::merit::log_probability;
 use super::pareto;
 use super::seen::{Results, View};
+use super::space::APART;
 use super::{Goal, Incumbent, OptimizerSettings, Outcome, Space, SurrogateModel, Trial};
 use crate::error::{Error, Result, finite, length, positive};
 use crate::model::Prequential;
@@ -66,6 +67,9 @@ pub struct Optimizer {
     /// How many points were asked for: no random number is used twice.
     pub(super) asked: u64,
     metrics: Prequential,
+    /// How far apart choices were when the models were made; older files do not say.
+    #[serde(default = "corners_of_the_cube")]
+    apart: f64,
     /// Words of whoever keeps this optimizer.
     #[serde(default)]
     note: String,
@@ -89,8 +93,21 @@ impl Restore for Optimizer {
             trial.constraints.iter().try_for_each(|value| finite("constraint", *value, 0))?;
             trial.variance.map_or(Ok(()), |variance| positive("noise", variance, 0))?;
         }
-        self.review()
+        self.review()?;
+        let is_old = self.apart.to_bits() != APART.to_bits() && self.space.has_choices();
+        self.apart = APART;
+        if is_old && self.surrogate.is_some() {
+            // What the models have learned lies elsewhere now. Without them a search goes on as after its initial design.
+            (self.surrogate, self.beside) = (None, Vec::new());
+            self.failure = self.make_models().err();
+        }
+        Ok(())
     }
+}
+
+/// Where choices lay before a file said how far they are apart.
+fn corners_of_the_cube() -> f64 {
+    1.0
 }
 
 /// From so many results at once, and a quarter of those before, a model is made anew instead of led from one to the next.
@@ -110,6 +127,7 @@ impl Optimizer {
             pending: Vec::new(),
             asked: 0,
             metrics: Prequential::default(),
+            apart: APART,
             note: String::new(),
             space,
             settings,

@@ -26,14 +26,18 @@ impl Incumbent {
 
     /// The best of the places given row after row, by their mean under a surrogate.
     pub fn among(surrogate: &(impl Surrogate + ?Sized), places: &[f64]) -> Result<Self> {
-        let mut place: Option<(Vec<f64>, f64)> = None;
-        for x in places.chunks_exact(surrogate.dim()) {
-            let mean = surrogate.mean(x)?;
-            if place.as_ref().is_none_or(|b| mean > b.1) {
-                place = Some((x.to_vec(), mean));
-            }
+        let mut best = Self::default();
+        places.chunks_exact(surrogate.dim()).try_for_each(|x| best.consider(surrogate, x))?;
+        Ok(best)
+    }
+
+    /// Takes a further place in.
+    pub fn consider(&mut self, surrogate: &(impl Surrogate + ?Sized), x: &[f64]) -> Result<()> {
+        let mean = surrogate.mean(x)?;
+        if self.place.as_ref().is_none_or(|best| mean > best.1) {
+            self.place = Some((x.to_vec(), mean));
         }
-        Ok(Self { place, maxima: Vec::new() })
+        Ok(())
     }
 
     /// The best value; 0, the mean of standardized values, before there is one.

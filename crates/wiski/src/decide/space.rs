@@ -2,7 +2,7 @@
 //! things without an order.
 //!
 //! A number is one coordinate of the unit cube. A choice between n > 2 things is n coordinates, of which that of the
-//! chosen one is 1 and the others are 0, so that any two are equally far from each other; between two, one coordinate
+//! chosen one is high and the others are low, so that any two are equally far from each other; between two, one coordinate
 //! does. A point of the cube stands for the choice whose coordinate is largest.
 //!
 //! A dimension may be there only if something else was chosen ([`Condition`]). Where it is not, it has the coordinates of
@@ -15,6 +15,13 @@ use crate::error::{Error, Result, length};
 /// The most dimensions that can be searched. Beyond some twenty even a sum of functions of one and two of them
 /// needs more trials than anyone has, and the climbs of a criterion get lost.
 pub const MOST_DIMENSIONS: usize = 50;
+
+/// How far apart the coordinates of two choices are, two of them for a choice between more than two things. Length-scales
+/// are learned from where numbers lie in the cube. Under their prior (a mean of ½), a function at one end of a number is
+/// next to independent of that at the other, and so would be functions of different choices at the corners of the cube: each
+/// combination of choices would be searched for itself. At this distance one says half of another before anything is
+/// known, and results teach the rest.
+pub(super) const APART: f64 = 0.4;
 
 /// How a dimension is spaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -148,10 +155,19 @@ impl Dimension {
         })
     }
 
+    /// The coordinates of the choice at a place of the list, in the unit cube.
+    pub(super) fn corner(&self, at: usize) -> Vec<f64> {
+        let place = |is_chosen: bool, apart: f64| 0.5 + if is_chosen { 0.5 * apart } else { -0.5 * apart };
+        match self.choices.len() {
+            2 => vec![place(at > 0, std::f64::consts::SQRT_2 * APART)],
+            n => (0..n).map(|i| place(i == at, APART)).collect(),
+        }
+    }
+
     /// From a value to the unit cube.
     fn unit(&self, value: f64, out: &mut Vec<f64>) {
-        if self.coordinates() > 1 {
-            out.extend((0..self.choices.len()).map(|i| if i as f64 == value.round() { 1.0 } else { 0.0 }));
+        if !self.choices.is_empty() {
+            out.extend(self.corner(value.round() as usize));
             return;
         }
         out.push(match self.scale {
@@ -240,6 +256,20 @@ impl Space {
             });
         }
         values
+    }
+
+    /// Where coordinates of points can be: anywhere for numbers, up to the corners for choices.
+    pub(super) fn sides(&self) -> Vec<(f64, f64)> {
+        let own = |d: &Dimension| {
+            let ends = if d.choices.is_empty() { (0.0, 1.0) } else { (d.corner(1)[0], d.corner(0)[0]) };
+            vec![(ends.0.min(ends.1), ends.0.max(ends.1)); d.coordinates()]
+        };
+        self.0.iter().flat_map(own).collect()
+    }
+
+    /// Whether there are choices.
+    pub(super) fn has_choices(&self) -> bool {
+        self.0.iter().any(|d| !d.choices.is_empty())
     }
 
     /// Whether a dimension is there, given the values of those before it.

@@ -28,8 +28,8 @@ use crate::saved::{Restore, restored_after_reading};
 /// hyperparameters and a gradient of the evidence O(n³).
 ///
 /// ```
+/// use wiski::Family;
 /// use wiski::internals::exact::ExactProcess;
-/// use wiski::kernel::Family;
 ///
 /// let mut process = ExactProcess::new(Family::Matern52, 1, 0.01)?;
 /// for i in 0..20 {

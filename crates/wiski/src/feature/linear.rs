@@ -12,7 +12,8 @@
 //! Preparing costs O(kD²), each row after that O(kD) forward and O(kD) backward.
 //!
 //! ```
-//! use wiski::feature::{FeatureMap, Linear, Moments, Normalizer, Projection, Tape};
+//! use wiski::internals::feature::{Linear, Moments, Normalizer, Projection, Tape};
+//! use wiski::model::FeatureMap;
 //!
 //! let moments = Moments::from_rows(&[-1.0, 0.5, 1.0, 0.5, 3.0, 2.0], 2)?;
 //! let map = FeatureMap::from(Linear::new(Projection::new(1, 2, vec![0.7, -0.2])?));

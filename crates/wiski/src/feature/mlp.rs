@@ -21,7 +21,8 @@
 //! ```
 //! use rand::SeedableRng;
 //! use rand_xoshiro::Xoshiro256PlusPlus;
-//! use wiski::feature::{Activation, FeatureMap, Mlp, Normalizer, Tape};
+//! use wiski::internals::feature::{Activation, Mlp, Normalizer, Tape};
+//! use wiski::model::FeatureMap;
 //!
 //! let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
 //! let map = FeatureMap::from(Mlp::new(3, &[16, 8], 2, Activation::Relu, &mut rng)?);

@@ -16,7 +16,8 @@
 //!    owns the [`Tape`] and the [`Normalizer`].
 //!
 //! ```
-//! use wiski::feature::{FeatureMap, Linear, Moments, Normalizer, Tape, start};
+//! use wiski::internals::feature::{Linear, Moments, Normalizer, Tape, start};
+//! use wiski::model::FeatureMap;
 //!
 //! // Warm-up rows: y follows the first column, the second is noise.
 //! let x = [0.9, 0.1, -0.8, 0.3, 0.1, -0.9, -0.3, 0.7, 0.5, -0.4, -0.6, -0.6];
@@ -113,7 +114,7 @@ impl Select {
     }
 }
 
-/// A map from rows to features. The [module](self) tells how it is used.
+/// A map from rows to features. The [module](crate::internals::feature) tells how it is used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FeatureMap {
     /// h = x.

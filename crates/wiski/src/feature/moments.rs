@@ -22,7 +22,7 @@
 //! whatever the offset.
 //!
 //! ```
-//! use wiski::feature::Moments;
+//! use wiski::internals::feature::Moments;
 //!
 //! let mut left = Moments::new(2);
 //! left.observe(&[1.0, 10.0])?;

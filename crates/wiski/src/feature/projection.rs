@@ -8,7 +8,7 @@ use crate::simd::dot;
 /// A k×D matrix whose rows are the directions a linear map projects onto.
 ///
 /// ```
-/// use wiski::feature::Projection;
+/// use wiski::internals::feature::Projection;
 ///
 /// let sum = Projection::new(1, 2, vec![1.0, 1.0])?;
 /// let both = sum.stack(&Projection::new(1, 2, vec![1.0, -1.0])?)?;

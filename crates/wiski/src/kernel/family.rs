@@ -110,6 +110,22 @@ impl Family {
         }
     }
 
+    /// The distance over which κ changes: ℓ, that of the fastest wave for what oscillates. A periodic κ falls as an RBF of
+    /// length-scale ℓP/2π, and for ℓ > 1 it is little more than a wave.
+    pub(super) fn lengthscale(self, parameters: &[f64]) -> f64 {
+        match self {
+            Self::Rbf | Self::Matern12 | Self::Matern32 | Self::Matern52 | Self::RationalQuadratic => {
+                parameters[0]
+            }
+            Self::Periodic => parameters[0].min(1.0) * parameters[1] / TAU,
+            Self::Cosine => parameters[0] / TAU,
+            Self::SpectralMixture { components } => {
+                let fastest = parameters[components..].iter().copied().fold(0.0, f64::max);
+                (TAU * fastest).recip()
+            }
+        }
+    }
+
     /// κ(τ) for the given parameters.
     pub fn value(self, parameters: &[f64], tau: f64) -> f64 {
         self.evaluate(parameters, tau, None)

@@ -12,7 +12,7 @@
 //! distributes over a sum.
 //!
 //! ```
-//! use wiski::kernel::Kernel;
+//! use wiski::Kernel;
 //! let trend = Kernel::rbf(&[10.0])?.scaled(2.0);
 //! let season = Kernel::periodic(&[1.0], &[1.0])? * Kernel::rbf(&[30.0])?;
 //! let kernel = trend + season;
@@ -375,6 +375,19 @@ impl Kernel {
             is_process.then(|| (states, factors.iter().map(|f| self.rate(*f)).sum()))
         };
         term.axes.iter().map(process).collect()
+    }
+
+    /// The shortest distance over which the kernel changes along an axis: the smallest length-scale of its factors there, in
+    /// units of the axis; infinite where it has none.
+    pub(crate) fn shortest_lengthscale(&self, axis: usize) -> f64 {
+        (0..self.terms.len()).map(|term| self.term_lengthscale(term, axis)).fold(f64::INFINITY, f64::min)
+    }
+
+    /// The same of one term.
+    pub(crate) fn term_lengthscale(&self, term: usize, axis: usize) -> f64 {
+        let values = self.parameters();
+        let factors = self.terms[term].axes.get(axis).into_iter().flatten();
+        factors.map(|f| f.family.lengthscale(&values[f.range()])).fold(f64::INFINITY, f64::min)
     }
 
     /// λ = √(2ν)/ℓ of a Matérn process with ν + ½ states.

@@ -13,7 +13,7 @@
 //! A step costs O(n) and allocates nothing. The state is a value: clone it to branch off or to save it.
 //!
 //! ```
-//! use wiski::learn::Adam;
+//! use wiski::internals::learn::Adam;
 //!
 //! // Length-scales at rate 0.1, the weights of a projection ten times slower.
 //! let mut adam = Adam::with_groups(&[(0..2, 0.1), (2..3, 0.01)])?;
@@ -26,8 +26,8 @@
 //! # Ok::<(), wiski::Error>(())
 //! ```
 
+use crate::error::{self, Error, Result};
 use crate::saved::{Restore, restored_after_reading};
-use crate::{Error, Result, error};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! A box `lo ≤ x ≤ hi`, coordinate by coordinate, either side of which may be infinite.
 //!
 //! ```
-//! use wiski::learn::Bounds;
+//! use wiski::internals::learn::Bounds;
 //!
 //! let half_plane = Bounds::new(vec![0.0, f64::NEG_INFINITY], vec![f64::INFINITY; 2])?;
 //! let mut x = [-1.0, -1.0];
@@ -10,7 +10,7 @@
 //! # Ok::<(), wiski::Error>(())
 //! ```
 
-use crate::{Error, Result, error};
+use crate::error::{self, Error, Result};
 
 /// The box that an optimizer must not leave.
 #[derive(Debug, Clone, PartialEq)]

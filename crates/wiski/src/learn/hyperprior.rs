@@ -14,7 +14,7 @@
 //! which an optimizer reads as a step too long; keep the search inside with bounds.
 //!
 //! ```
-//! use wiski::learn::Hyperprior;
+//! use wiski::internals::learn::Hyperprior;
 //!
 //! // A length-scale that is probably near 0.5: the mode is (shape − 1)/rate.
 //! let prior = Hyperprior::Gamma { shape: 3.0, rate: 4.0 };
@@ -24,7 +24,7 @@
 //! # Ok::<(), wiski::Error>(())
 //! ```
 
-use crate::{Error, Result, error};
+use crate::error::{self, Error, Result};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 

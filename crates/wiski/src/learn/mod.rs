@@ -12,7 +12,8 @@
 //! Everything here *minimizes*: hand over minus the evidence, minus the acquisition value.
 //!
 //! ```
-//! use wiski::learn::{Bounds, FnObjective, LbfgsB};
+//! use wiski::LbfgsB;
+//! use wiski::internals::learn::{Bounds, FnObjective};
 //!
 //! // (x − 3)² on [0, 2]: the answer is the bound.
 //! let mut f = FnObjective::new(1, |x, g| {
@@ -34,6 +35,7 @@ pub mod objective;
 pub mod points;
 mod resolution;
 mod screen;
+mod season;
 pub mod select;
 pub mod transform;
 pub mod warmup;
@@ -42,12 +44,13 @@ pub use adam::{Adam, Annealing};
 pub use additive::AdditiveSearch;
 pub(crate) use additive::{ClassTargets, FoundFeatures};
 pub use bounds::Bounds;
+pub(crate) use hyper::Refitted;
 pub use hyper::{HyperSpace, Hyperparameters};
 pub use hyperprior::Hyperprior;
 pub use lbfgsb::{LbfgsB, Minimum, Stop, Workspace};
 pub use objective::{FnObjective, Objective};
 pub use points::{LearnedPoints, PointsSearch};
-pub(crate) use resolution::{FittedGrid, GridSearch};
+pub(crate) use resolution::{FittedGrid, GridSearch, wanted_spacing};
 pub(crate) use screen::screen;
 pub use select::{Choice, ProjectionSearch, Start};
 pub use transform::Transform;

@@ -5,7 +5,7 @@
 //! shorter one. Only the starting point must evaluate.
 //!
 //! ```
-//! use wiski::learn::{FnObjective, Objective};
+//! use wiski::internals::learn::{FnObjective, Objective};
 //!
 //! let mut square = FnObjective::new(1, |x, g| {
 //!     g[0] = 2.0 * x[0];
@@ -17,7 +17,7 @@
 //! # Ok::<(), wiski::Error>(())
 //! ```
 
-use crate::{Error, Result, error};
+use crate::error::{self, Error, Result};
 
 /// A differentiable function of `dim` unknowns that is to be minimized.
 pub trait Objective {

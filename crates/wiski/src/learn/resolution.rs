@@ -7,8 +7,15 @@
 //! density of every row given those before it, so nothing needs to be held out; what is simpler wins unless the rows
 //! are e times as likely under the other.
 //!
-//! One evaluation costs what the engine says for the grid ([`crate::engine`]), and there are about 150 of them.
+//! Two kernels added up are tried where there is a sign that they might pay: a smooth trend and a season where the rows of a
+//! line show one (`season`), and two smooth functions of different scale where a rough kernel has won, since that is
+//! what two scales look like to one kernel. Each further hyperparameter has to be worth ½ log n, what it costs to be told.
+//! The dense engine adds up kernels at the sum of their ranks; the sparse one knows one Matérn process alone.
+//!
+//! One evaluation costs what the engine says for the grid ([`internals::engine`](crate::internals::engine)), and there are about 150 of them; some 30 for
+//! each sum that is tried.
 
+use super::season;
 use super::{HyperSpace, Hyperparameters, LbfgsB, Rows};
 use crate::engine::{Engine, Given, GridPosterior};
 use crate::error::{Error, Result};
@@ -37,12 +44,23 @@ const MOST_RANK: [f64; 2] = [120.0, 400.0];
 /// A more complicated candidate has to be better by so many nats.
 const TIE: f64 = 1.0;
 
+/// A kernel that is behind by so many nats after a few steps is not followed any further.
+const HOPELESS: f64 = 30.0;
+
 /// Candidates have at most so many points, but on a line: hyperparameters do not depend much on the grid, and the winner
 /// gets a finer one.
 const RACED_POINTS: usize = 2500;
 
 /// A kernel with neither a small rank nor a sparse engine has at most so many points: a row costs their square.
 const DENSE_POINTS: usize = 700;
+
+/// Sums of kernels are tried from so many rows on, and on grids of at most so many points, since each term has eigenvectors
+/// of its own: an evaluation on the smaller grids takes some 10 ms, on the larger ones ten times as long.
+const FEWEST_FOR_SUMS: [usize; 2] = [256, 1500];
+const SUM_POINTS: [usize; 2] = [320, 900];
+
+/// How much longer than the kernel that won the long one of two is at first.
+const LONGER: f64 = 8.0;
 
 /// How often a finer grid is tried.
 const REFINEMENTS: usize = 4;
@@ -86,13 +104,21 @@ pub(crate) struct FittedGrid {
 
 /// The smallest length-scale of a kernel on each axis; infinite where there is none.
 fn lengthscales(kernel: &Kernel) -> Vec<f64> {
-    let (names, values) = (kernel.parameter_names(), kernel.parameters());
-    let own = |axis: usize| format!("lengthscale[{axis}]");
-    let smallest = |axis: usize| {
-        let all = names.iter().zip(&values).filter(|(name, _)| name.ends_with(&own(axis)));
-        all.map(|(_, &value)| value).fold(f64::INFINITY, f64::min)
+    (0..kernel.dim()).map(|axis| kernel.shortest_lengthscale(axis)).collect()
+}
+
+/// The spacing that hyperparameters ask for on an axis.
+pub(crate) fn wanted_spacing(hyper: &Hyperparameters, axis: usize) -> f64 {
+    let kernel = &hyper.kernels[0];
+    if kernel.term_count() == 1 {
+        return kernel.shortest_lengthscale(axis) / cells_in_lengthscale(hyper);
+    }
+    // Of a sum, each part has to be seen through the noise.
+    let spacing = |term: usize| {
+        let cells = 1.5 * (kernel.term_scale(term) / hyper.noise).powf(1.0 / 6.0);
+        kernel.term_lengthscale(term, axis) / cells.clamp(2.0, 6.0)
     };
-    (0..kernel.dim()).map(smallest).collect()
+    (0..kernel.term_count()).map(spacing).fold(f64::INFINITY, f64::min)
 }
 
 /// Spacings in a length-scale. Within a cell a process of smoothness ν strays by a variance of about v (h/ℓ)^{2ν} from
@@ -114,6 +140,11 @@ impl GridSearch<'_> {
             best = self.raced(&first)?;
         }
         let best = self.refined(self.fit(&best.hyper, &shape(&best), &long())?);
+        if self.is_raced
+            && let Some(sum) = self.summed(&best)
+        {
+            return Ok(sum);
+        }
         // What is rough in the plane asks for more points than it can have unless it is as rough as can be.
         let kernel = &best.hyper.kernels[0];
         let is_short = self.most_points(kernel, true) < self.budget
@@ -183,6 +214,14 @@ impl GridSearch<'_> {
                 continue;
             }
             // One that fails is no candidate, nor is one that would have needed a finer grid than it can have.
+            let hyper = match &best {
+                Some(best) => match self.fit(&hyper, &self.affordable(&hyper), &fewest()) {
+                    Ok(look) if look.evidence < best.evidence - HOPELESS => break,
+                    Ok(look) => look.hyper,
+                    Err(_) => continue,
+                },
+                None => hyper,
+            };
             match self.followed(&hyper) {
                 Ok(fit) if !self.has_rank(&fit.hyper.kernels[0]) => {}
                 Ok(fit) if is_better(&fit, best.as_ref()) => best = Some(fit),
@@ -193,10 +232,62 @@ impl GridSearch<'_> {
         Ok(best.unwrap_or_else(|| first.clone()))
     }
 
+    /// The best sum of two kernels, if it is better than one of them.
+    fn summed(&self, one: &FittedGrid) -> Option<FittedGrid> {
+        let most = |(&rows, &points): (&usize, &usize)| (self.rows.len() >= rows).then_some(points);
+        let most = FEWEST_FOR_SUMS.iter().zip(&SUM_POINTS).filter_map(most).next_back()?;
+        let price = |sum: &FittedGrid| {
+            let [more, fewer] = [sum, one].map(|fit| fit.hyper.kernels[0].parameter_count() as f64);
+            TIE + 0.5 * (more - fewer) * (self.rows.len() as f64).ln()
+        };
+        let mut best: Option<(f64, FittedGrid)> = None;
+        for start in self.sums(one).unwrap_or_default() {
+            // One that fails is no candidate, nor one that such a grid does not show.
+            if !within(&self.wanted_points(&start), most) {
+                continue;
+            }
+            let Ok(fit) = self.followed(&start) else { continue };
+            let gain = fit.evidence - one.evidence - price(&fit);
+            if gain <= best.as_ref().map_or(0.0, |best| best.0) {
+                // What comes next is more of the same.
+                break;
+            }
+            best = Some((gain, fit));
+        }
+        best.map(|(_, fit)| self.refined(fit))
+    }
+
+    /// Sums of kernels for which there is a sign, with hyperparameters to start from.
+    fn sums(&self, one: &FittedGrid) -> Result<Vec<Hyperparameters>> {
+        let (kernel, noise, d) = (&one.hyper.kernels[0], one.hyper.noise, self.range.len());
+        let start = |kernel: Kernel| Hyperparameters { kernels: vec![kernel], noise };
+        let own: Vec<f64> = (0..d).map(|axis| kernel.shortest_lengthscale(axis)).collect();
+        let mut sums = Vec::new();
+        if let [(lo, hi)] = self.range[..]
+            && let Some((period, share)) = season::strongest(&self.rows.x, &self.rows.y, (lo, hi))
+        {
+            let trend = Kernel::rbf(&[0.25 * (hi - lo)])?.scaled(self.variance());
+            let season = Kernel::periodic(&[1.0], &[period])?.scaled(share);
+            // The same for ever, or one that changes slowly.
+            sums.push(start(trend.clone() + season.clone()));
+            sums.push(start(trend + season * Kernel::rbf(&[hi - lo])?));
+        }
+        let is_rough = kernel.markov_processes().is_some();
+        let smooth = Kernel::rbf(&own)?;
+        if sums.is_empty() && is_rough && self.has_rank(&smooth) {
+            let longer: Vec<f64> = own.iter().map(|l| LONGER * l).collect();
+            sums.push(start(
+                Kernel::rbf(&longer)?.scaled(kernel.variance()) + smooth.scaled(noise.max(1e-3)),
+            ));
+        }
+        Ok(sums)
+    }
+
     /// A fit, followed to the grid that its length-scales ask for, if it can have that.
     fn followed(&self, start: &Hyperparameters) -> Result<FittedGrid> {
         let mut fit = self.fit(start, &self.affordable(start), &short())?;
-        for _ in 0..REGRIDS {
+        let regrids = if start.kernels[0].term_count() > 1 { 1 } else { REGRIDS };
+        for _ in 0..regrids {
             let (has, wants) = (shape(&fit), self.affordable(&fit.hyper));
             let is_right =
                 |(&has, &wants): (&usize, &usize)| (0.6..=1.3).contains(&(wants as f64 / has as f64));
@@ -220,7 +311,7 @@ impl GridSearch<'_> {
     fn fit(&self, start: &Hyperparameters, points: &[usize], optimizer: &LbfgsB) -> Result<FittedGrid> {
         interrupt::check()?;
         let grid = Grid::covering(&self.range, points)?;
-        let space = with_floors((self.space)(start)?, &grid);
+        let space = with_floors((self.space)(start)?, &grid, &start.kernels[0])?;
         let lattice = Lattice::from(grid);
         let mut stats = Stats::new(lattice.clone());
         stats.observe_batch(&self.rows.x, &self.rows.y, Some(&self.rows.noise))?;
@@ -273,12 +364,12 @@ impl GridSearch<'_> {
 
     /// The points on each axis that the hyperparameters ask for.
     fn wanted_points(&self, hyper: &Hyperparameters) -> Vec<usize> {
-        let cells = cells_in_lengthscale(hyper);
-        let on_axis = |((lo, hi), l): (&(f64, f64), f64)| {
-            let points = (cells * (hi - lo) / l).ceil().min(self.budget as f64) as usize + 3;
+        let on_axis = |(axis, (lo, hi)): (usize, &(f64, f64))| {
+            let points =
+                ((hi - lo) / wanted_spacing(hyper, axis)).ceil().min(self.budget as f64) as usize + 3;
             points.max(self.fewest)
         };
-        self.range.iter().zip(lengthscales(&hyper.kernels[0])).map(on_axis).collect()
+        self.range.iter().enumerate().map(on_axis).collect()
     }
 
     /// The most points that a grid for this kernel may have, as a candidate or as the winner. Matérn ½, and any Matérn on
@@ -286,6 +377,7 @@ impl GridSearch<'_> {
     fn most_points(&self, kernel: &Kernel, is_winner: bool) -> usize {
         let is_sparse = |all: Vec<(usize, f64)>| all.len() == 1 || all.iter().all(|&(states, _)| states == 1);
         match kernel.markov_processes().map(is_sparse) {
+            _ if self.is_raced && kernel.term_count() > 1 => self.budget.min(SUM_POINTS[1]),
             Some(false) => self.budget.min(DENSE_POINTS),
             _ if is_winner || self.range.len() == 1 => self.budget,
             _ => self.budget.min(RACED_POINTS),
@@ -310,12 +402,25 @@ impl GridSearch<'_> {
     }
 }
 
-/// Keeps the length-scales on each axis above what the grid can show.
-fn with_floors(space: HyperSpace, grid: &Grid) -> HyperSpace {
-    let floor = |space: HyperSpace, (axis, step): (usize, f64)| {
-        space.with_floor(&format!("lengthscale[{axis}]"), FLOOR * step)
-    };
-    grid.axes().iter().map(Axis::step).enumerate().fold(space, floor)
+/// Keeps the length-scales on each axis above what the grid can show, and the period of a sum near the one that was seen:
+/// the evidence has a maximum at each of its multiples and parts. The length-scale of a periodic factor has no unit.
+fn with_floors(space: HyperSpace, grid: &Grid, kernel: &Kernel) -> Result<HyperSpace> {
+    let (names, values) = (kernel.parameter_names(), kernel.parameters());
+    let mut space = space;
+    for (axis, step) in grid.axes().iter().map(Axis::step).enumerate() {
+        let (own, turn) = (format!("lengthscale[{axis}]"), format!("period[{axis}]"));
+        for name in names.iter().filter(|name| name.ends_with(&own)) {
+            let period = names.iter().position(|n| *n == name.replace(&own, &turn)).map(|i| values[i]);
+            let unit = period.map_or(1.0, |period| std::f64::consts::TAU / period);
+            space = space.with_floor(name, FLOOR * step * unit);
+        }
+        for (name, &period) in names.iter().zip(&values).filter(|(name, _)| name.ends_with(&turn)) {
+            if kernel.term_count() > 1 {
+                space = space.with_range(name, 0.95 * period, 1.05 * period)?;
+            }
+        }
+    }
+    Ok(space)
 }
 
 /// The points on each axis of a grid.

@@ -12,7 +12,7 @@
 //! overflows: only `Log` itself does, beyond 709.
 //!
 //! ```
-//! use wiski::learn::Transform;
+//! use wiski::internals::learn::Transform;
 //!
 //! let noise = Transform::Softplus { floor: 1e-4 };
 //! assert!((noise.forward(0.0) - (2_f64.ln() + 1e-4)).abs() < 1e-15);
@@ -21,7 +21,7 @@
 //! # Ok::<(), wiski::Error>(())
 //! ```
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// A map from an unconstrained number to a parameter.

@@ -403,7 +403,7 @@ impl ClassSnapshot {
             for (p, (predictor, variances)) in
                 latents.iter_mut().zip(self.predictors.iter().zip(&self.variances))
             {
-                p.variance += beyond::variance(&excess, predictor.lattice(), variances);
+                beyond::widen(p, &excess, predictor.lattice(), variances);
             }
         }
         if let Some(corrections) = &self.corrections {

@@ -1,28 +1,22 @@
 //! Online classification on raw rows: one Gaussian process for each class, on shared features.
 //!
 //! Each row is encoded once; every class predicts its latent value, then learns its target with its known
-//! noise (see [`crate::likelihood`]), at σ² = 1 and with hyperparameters of its own, in constant time and memory: C
+//! noise (see [`internals::likelihood`](crate::internals::likelihood)), at σ² = 1 and with hyperparameters of its own, in constant time and memory: C
 //! classes cost C times one process. Probabilities are the softmax averaged over the latent values. What happens to a
 //! row is told in `learner`, what happens along a stream in `online`.
 
 use serde::Serialize;
-use std::sync::Arc;
 
 use super::classification::{ClassPrediction, ClassSnapshot, Classification, check_features};
-use super::corrections::Change;
-use super::encoder::Encoder;
 use super::labels::{Classes, Labels};
 use super::metrics::PrequentialClasses;
 use super::missing::averaged_each;
 use super::online::{Online, check_row};
-use super::reader::Reader;
-use super::regressor::restored_controller;
-use super::remarks::Remark;
-use super::settings::{Schedule, Settings, Upkeep, UpkeepStage};
+use super::regression::restored_controller;
+use super::settings::{Schedule, Settings};
 use super::{Outcome, Wiski};
 use crate::conformal::{Conformal, Horizon};
 use crate::error::{Error, Result, length, positive};
-use crate::learn::Choice;
 
 /// An online Gaussian process classifier on raw rows.
 ///
@@ -48,9 +42,11 @@ use crate::learn::Choice;
 /// ```
 #[derive(Debug, Clone, Serialize)]
 pub struct OnlineClassifier {
-    online: Online<Classification>,
+    pub(super) online: Online<Classification>,
     metrics: PrequentialClasses,
 }
+
+super::stream::stream_methods!(OnlineClassifier, PrequentialClasses, ClassSnapshot);
 
 impl OnlineClassifier {
     /// The parts of a model that a file held.
@@ -71,21 +67,12 @@ impl OnlineClassifier {
 
     /// A classifier of rows with `input_dim` columns.
     pub fn new(input_dim: usize, classes: Classes, settings: Settings) -> Result<Self> {
+        settings.check_axes(input_dim)?;
         let mut task = Classification::new(Labels::new(classes)?);
         let settings = settings.resolved(input_dim);
         task.conformal = settings.intervals.controller(true)?;
         check_features(&settings, task.count())?;
         Ok(Self { online: Online::new(input_dim, task, settings)?, metrics: PrequentialClasses::default() })
-    }
-
-    /// The settings, with every default resolved.
-    pub fn settings(&self) -> &Settings {
-        &self.online.settings
-    }
-
-    /// The number of input columns.
-    pub fn input_dim(&self) -> usize {
-        self.online.input_dim
     }
 
     /// The labels known so far, in the order of all class figures. While classes are discovered in the warm-up
@@ -94,69 +81,10 @@ impl OnlineClassifier {
         self.online.task.labels.names()
     }
 
-    /// Whether the warm-up is over.
-    pub fn is_ready(&self) -> bool {
-        self.online.learner.is_some()
-    }
-
-    /// The sum of the weights of the rows learned: their number, unless old ones fade.
-    pub fn count(&self) -> f64 {
-        self.online.count()
-    }
-
-    /// Running figures of the predictions made by [`OnlineClassifier::step`] after the warm-up.
-    pub fn metrics(&self) -> &PrequentialClasses {
-        &self.metrics
-    }
-
     /// The Gaussian process of a class on the grid, once the warm-up is over. Its targets are those of
     /// [`Dirichlet`](crate::likelihood::Dirichlet), its σ² is 1.
     pub fn model(&self, class: usize) -> Option<&Wiski> {
         self.online.learner.as_ref().and_then(|l| l.process(class))
-    }
-
-    /// Scaling and feature map, once the warm-up is over.
-    pub fn encoder(&self) -> Option<&Encoder> {
-        self.online.learner.as_ref().map(|l| l.encoder())
-    }
-
-    /// Which projection was chosen, if one was.
-    pub fn choice(&self) -> Option<&Choice> {
-        self.online.learner.as_ref().and_then(|l| l.choice())
-    }
-
-    /// How often the hyperparameters were refitted since the warm-up.
-    pub fn refits(&self) -> usize {
-        self.online.refits()
-    }
-
-    /// How many rows lay off the grid, so that nothing was learned of them ([`OffGrid::Prior`](super::OffGrid::Prior)),
-    /// since the warm-up.
-    pub fn ignored(&self) -> u64 {
-        self.online.ignored()
-    }
-
-    /// What a user should know about the data and the fit: a clock among the columns, a grid too coarse, rows left out.
-    pub fn remarks(&self) -> Vec<Remark> {
-        self.online.remarks()
-    }
-
-    /// What went wrong beside the rows since the last call, if anything did; see
-    /// [`OnlineRegressor::take_failure`](super::OnlineRegressor::take_failure).
-    pub fn take_failure(&mut self) -> Option<Error> {
-        self.online.take_failure()
-    }
-
-    /// How far the stream has moved away from what the model learned of all rows; `None` during the warm-up and without
-    /// [`Settings::tracking`].
-    pub fn change(&self) -> Option<Change> {
-        self.online.change()
-    }
-
-    /// Lets go of what the last rows said beyond the model; see
-    /// [`OnlineRegressor::drop_corrections`](super::OnlineRegressor::drop_corrections).
-    pub fn drop_corrections(&mut self) {
-        self.online.drop_corrections();
     }
 
     /// What the model says about a row now. During the warm-up that is how frequent each class was, with one
@@ -184,7 +112,7 @@ impl OnlineClassifier {
 
     /// The labels of the set that holds the class of a row with the probability `level`, from the likeliest. Along the
     /// stream it is kept so that the share of classes inside stays at the level (or above, since a set has at least the
-    /// likeliest class), whatever the data do ([`crate::conformal`]); it is promised for the row that comes next. With
+    /// likeliest class), whatever the data do ([`internals::conformal`](crate::internals::conformal)); it is promised for the row that comes next. With
     /// [`IntervalKind::Gaussian`](super::IntervalKind::Gaussian) it has the fewest classes whose probabilities sum to the
     /// level.
     ///
@@ -357,28 +285,10 @@ impl OnlineClassifier {
         self.online.finish_warm_up()
     }
 
-    /// Tells that so many rows are there already, and that nothing will be asked before [`OnlineClassifier::finish_search`]. Features
-    /// and hyperparameters are then learned once, from all rows in memory, and not each time that rows have doubled: about a
-    /// third less work for a table. What is said of a row before it is learned, and the figures of it, are poorer meanwhile.
-    pub fn expect(&mut self, rows: usize) {
-        self.online.expect(rows);
-    }
-
     /// Ends a stream: learns features anew from the rows that are still in memory, if there are more of them than at the
     /// last search. Further rows can be learned as before.
     pub fn finish_search(&mut self) -> Result<()> {
         self.online.finish_search()
-    }
-
-    /// Waits for the search or refit that runs beside the stream, if one does, and goes on with what it found
-    /// ([`Upkeep::Background`](super::Upkeep::Background)).
-    pub fn finish_upkeep(&mut self) {
-        self.online.finish_upkeep();
-    }
-
-    /// How far the search or refit is that runs beside the stream.
-    pub fn upkeep_stage(&self) -> UpkeepStage {
-        self.online.upkeep_stage()
     }
 
     /// Waits for the search or refit that runs beside the stream, if one does, and lets what it found catch up with so many
@@ -386,28 +296,6 @@ impl OnlineClassifier {
     /// ([`Upkeep::OnRequest`](super::Upkeep::OnRequest)).
     pub fn attend_upkeep(&mut self, rows: usize) {
         self.online.attend_upkeep(rows);
-    }
-
-    /// Says anew whether rows wait for searches and refits.
-    pub fn set_upkeep(&mut self, upkeep: Upkeep) {
-        self.online.settings.upkeep = upkeep;
-    }
-
-    /// Whether features may still be learned anew from rows in memory.
-    pub fn is_searching(&self) -> bool {
-        self.online.is_searching()
-    }
-
-    /// Whether so many more rows may end the warm-up or bring about a search for features, which takes longer than
-    /// a row does.
-    pub fn may_search(&self, rows: usize) -> bool {
-        self.online.may_search(rows)
-    }
-
-    /// Stops learning the feature map and makes its batch statistics constants: from here on a row has the
-    /// same coordinates for ever, and rows can be forgotten and models merged.
-    pub fn freeze_features(&mut self) -> Result<()> {
-        self.online.freeze_features()
     }
 
     /// A model with the same scales, features and hyperparameters that has learned nothing: for fitting parts
@@ -431,25 +319,6 @@ impl OnlineClassifier {
         self.online.forget(x, class as f64, weight.recip())
     }
 
-    /// Exponential forgetting at once: every row so far counts `factor` times as much.
-    pub fn decay(&mut self, factor: f64) -> Result<()> {
-        self.online.decay(factor)
-    }
-
-    /// Fits the hyperparameters of every class to everything learned so far, whatever the schedule.
-    pub fn refit(&mut self) -> Result<()> {
-        self.online.refit()
-    }
-
-    /// Learns everything another classifier has learned; hyperparameters stay this model's. Exact; rejected
-    /// unless both map rows to the same coordinates. Classes are matched by label; a class that only one of
-    /// them knows is possible where both add unseen classes.
-    pub fn merge(&mut self, other: &Self) -> Result<()> {
-        self.online.merge(&other.online)?;
-        self.metrics.merge(&other.metrics);
-        Ok(())
-    }
-
     /// The model as it would be after hypothetical rows, given one after the other. Scales, features and
     /// hyperparameters stay as they are; this model does not change.
     pub fn conditioned(&self, x: &[f64], labels: &[impl AsRef<str>]) -> Result<Self> {
@@ -459,23 +328,6 @@ impl OnlineClassifier {
         };
         let y = labels.iter().map(|label| class(label.as_ref())).collect::<Result<Vec<f64>>>()?;
         Ok(Self { online: self.online.conditioned(x, &y, None)?, metrics: self.metrics })
-    }
-
-    /// An immutable model for predictions from any thread; `None` during the warm-up.
-    pub fn snapshot(&self) -> Option<Arc<ClassSnapshot>> {
-        self.online.snapshot()
-    }
-
-    /// A handle that always gives the newest published snapshot. Snapshots are published after the warm-up,
-    /// after every refit, when a class is added and by [`OnlineClassifier::publish`]; taking one never waits
-    /// for learning.
-    pub fn reader(&self) -> Reader<ClassSnapshot> {
-        self.online.reader()
-    }
-
-    /// Publishes the present state to all readers.
-    pub fn publish(&self) {
-        self.online.publish();
     }
 }
 

@@ -5,14 +5,14 @@
 //! | features | the columns themselves for one or two numeric inputs (three with 1,000 warm-up rows or more); otherwise a sum of small grids and, if held-out rows are likelier with them, 512 inducing points over all columns |
 //! | grid points on an axis | of one or two columns: found on the rows in memory; else 10, 7 for grids of three and four axes; 32 for the lines of a sum |
 //! | warm-up | 50 rows for one grid of columns; 15 rows a column otherwise (at most 960 for a sum of grids), at least 200 (300 for a sum of grids) |
-//! | kernel | of one or two columns: RBF, Matérn 5/2, 3/2 or ½, by evidence; else RBF; a length-scale for each axis |
+//! | kernel | of one or two columns: RBF, Matérn 5/2, 3/2, ½ or, where there is a sign for it, a sum of two, by evidence; else RBF; a length-scale for each axis |
 //! | columns | all up to 64; of more, the 64 that say most about the target by themselves |
 //! | priors | none for one grid; for a sum, shrinkage of scales and long length-scales |
 //! | eigenvalue cut-off | 10⁻¹² of the largest; 10⁻⁶ for a sum |
 
-use super::settings::{Features, NoiseModel, Schedule, Settings};
+use super::settings::{Features, InputScaling, NoiseModel, Schedule, Settings};
 use super::units::StartValue;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::feature::Column;
 use crate::kernel::{Family, Kernel, MAX_DIM};
 use crate::learn::{HyperSpace, Hyperparameters, Hyperprior};
@@ -21,7 +21,7 @@ use crate::learn::{HyperSpace, Hyperparameters, Hyperprior};
 const MOST_AXES: usize = 2;
 
 /// A sum of grids reads at most so many columns: those that say most about the target by themselves
-/// ([`crate::learn`]). A block for each of 64 columns has a rank of about 500.
+/// ([`internals::learn`](crate::internals::learn)). A block for each of 64 columns has a rank of about 500.
 pub(super) const MOST_COLUMNS: usize = 64;
 
 /// Rows in memory hold at most so many numbers: 256 MB.
@@ -74,6 +74,20 @@ impl Settings {
             self.training.epochs = 0;
         }
         self
+    }
+
+    /// Rejects four columns as the axes of a grid of which nothing is known. Rows would make it grow, on each axis and by all
+    /// the points of the three others, until a refit takes minutes.
+    pub(crate) fn check_axes(&self, input_dim: usize) -> Result<()> {
+        let is_unknown = self.grid.is_empty() && self.inputs == InputScaling::WarmUp;
+        if self.features != Features::Identity || input_dim != MAX_DIM || !is_unknown {
+            return Ok(());
+        }
+        let reason = format!(
+            "{input_dim} columns as the axes of one grid need bounds or a grid that are given; features that are left to the \
+             model (auto) take any number of columns, and seconds where a grid of so many axes takes minutes"
+        );
+        Err(Error::Config { field: "features".into(), reason })
     }
 
     /// The points on each axis of the grid that a model of rows of D columns begins with: one number for all, or one each.

@@ -1,13 +1,14 @@
 //! From a user's row to coordinates on the grid: column scaling, then the feature map, which may go on
 //! learning; and to how noisy such a row is.
 
-use super::beyond;
+use super::beyond::{self, Excess, Seen};
 use super::relative_noise::RelativeNoise;
 use super::start;
 use crate::error::{Error, Result, finite, length, positive};
 use crate::feature::{Column, FeatureMap, Linear, Moments, Normalizer, Scaling, Source, Tape};
 use crate::learn::Adam;
 use crate::pool::Scratch;
+use crate::posterior::Prediction;
 use crate::saved::{Restore, restored_after_reading};
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +75,7 @@ impl Restore for Encoder {
         length("columns of the feature map", self.scaling.output_dim(), self.map.input_dim())?;
         length("moments", self.map.new_moments().dim(), self.moments.dim())?;
         self.relative_noise.iter().try_for_each(|noise| noise.check(self.map.output_dim()))?;
+        self.seen.iter().try_for_each(|seen| seen.check(&self.map))?;
         let parameters = self.map.parameters().len();
         if let Some(adam) = &self.adam {
             length("coordinates of the optimizer", parameters, adam.dim())?;
@@ -230,6 +232,7 @@ pub(crate) struct FixedEncoder {
     scaling: ColumnScaling,
     map: FeatureMap,
     relative_noise: Option<RelativeNoise>,
+    seen: Option<Seen>,
 }
 
 impl FixedEncoder {
@@ -238,9 +241,9 @@ impl FixedEncoder {
         self.relative_noise.as_ref().map_or(1.0, |noise| noise.at(h))
     }
 
-    /// How far out each coordinate of a row lies; `None` if all columns are inside the ranges that were learned from.
-    pub(crate) fn excess(&self, x: &[f64]) -> Option<Vec<f64>> {
-        beyond::excess(&self.scaling, &self.map, x)
+    /// How far out a row lies; `None` if nothing about it is new.
+    pub(crate) fn excess(&self, x: &[f64]) -> Option<Excess> {
+        beyond::excess(&self.scaling, &self.map, self.seen.as_ref(), x)
     }
 
     /// The coordinates of a row.
@@ -328,6 +331,9 @@ pub struct Encoder {
     /// How noisy rows are beside others, if that differs.
     #[serde(default)]
     relative_noise: Option<RelativeNoise>,
+    /// Where the rows lay that features were found on, for a sum of blocks.
+    #[serde(default)]
+    seen: Option<Seen>,
     /// Of the row that is being learned.
     #[serde(skip)]
     buffers: Buffers,
@@ -342,8 +348,21 @@ impl Encoder {
     pub(crate) fn new(scaling: ColumnScaling, map: FeatureMap, moments: Moments) -> Self {
         let gradient = vec![0.0; map.parameters().len()];
         let buffers = Buffers { h: vec![0.0; map.output_dim()], ..Buffers::default() };
-        let (adam, relative_noise, scratch) = (None, None, Scratch::default());
-        Self { scaling, map, moments, adam, relative_noise, buffers, scratch, gradient }
+        let (adam, relative_noise, seen, scratch) = (None, None, None, Scratch::default());
+        Self { scaling, map, moments, adam, relative_noise, seen, buffers, scratch, gradient }
+    }
+
+    /// Remembers where the rows of scaled columns lay that the features were found on.
+    pub(crate) fn remember(&mut self, rows: &[f64]) {
+        self.seen = Seen::of(rows, &self.map);
+    }
+
+    /// Settles from where on rows count as new, given rows in memory: each with what was said about it without it, and its
+    /// target.
+    pub(super) fn calibrate<'a>(&mut self, rows: impl Iterator<Item = (&'a [f64], Prediction, f64)>) {
+        if let Some(seen) = &mut self.seen {
+            beyond::calibrate(seen, &self.scaling, rows);
+        }
     }
 
     /// Rows are no longer equally noisy, or are again.
@@ -466,9 +485,9 @@ impl Encoder {
         self.map.freeze(&self.moments)
     }
 
-    /// How far out each coordinate of a row lies; `None` if all columns are inside the ranges that were learned from.
-    pub(crate) fn excess(&self, x: &[f64]) -> Option<Vec<f64>> {
-        beyond::excess(&self.scaling, &self.map, x)
+    /// How far out a row lies; `None` if nothing about it is new.
+    pub(crate) fn excess(&self, x: &[f64]) -> Option<Excess> {
+        beyond::excess(&self.scaling, &self.map, self.seen.as_ref(), x)
     }
 
     /// The coordinates of a row that is to be learned.
@@ -530,7 +549,8 @@ impl Encoder {
     pub(crate) fn fixed(&self) -> Result<FixedEncoder> {
         let mut map = self.map.clone();
         map.freeze(&self.moments)?;
-        Ok(FixedEncoder { scaling: self.scaling.clone(), map, relative_noise: self.relative_noise.clone() })
+        let (scaling, seen) = (self.scaling.clone(), self.seen.clone());
+        Ok(FixedEncoder { scaling, map, relative_noise: self.relative_noise.clone(), seen })
     }
 
     /// Two encoders that give every row the same coordinates and the same noise.

@@ -12,7 +12,7 @@ use super::learner::{Learner, Process};
 use super::memory::Memory;
 use super::metrics::{Prequential, PrequentialClasses};
 use super::online::Online;
-use super::regressor::Regression;
+use super::regression::Regression;
 use super::schedule::Fading;
 use super::settings::Settings;
 use super::targets::{TargetMoments, TargetScale};

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::beyond;
 use super::encoder::Encoder;
+use super::fresh;
 use super::memory::Memory;
 use super::relative_noise::RelativeNoise;
 use super::schedule::{Fading, frugal};
@@ -25,6 +26,7 @@ use super::settings::{InputScaling, Schedule, Settings};
 use super::start;
 use super::{OffGrid, OnlineGp, Outcome, Wiski};
 use crate::error::{Error, Result, finite, length};
+use crate::feature::FeatureMap;
 use crate::interp::Placement;
 use crate::kernel::Kernel;
 use crate::learn::{Adam, Choice, HyperSpace, Hyperparameters, LbfgsB};
@@ -140,6 +142,9 @@ pub(crate) struct Learner {
     gradient: PredictionGradient,
     #[serde(skip)]
     placement: Placement,
+    /// The coordinates of rows that are known to come.
+    #[serde(skip)]
+    coming: Vec<f64>,
     #[serde(skip)]
     downhill: Vec<f64>,
     #[serde(skip)]
@@ -198,6 +203,7 @@ impl Learner {
             discount: 1.0,
             gradient: PredictionGradient::default(),
             placement: Placement::default(),
+            coming: Vec::new(),
             downhill: Vec::new(),
             failure: None,
         };
@@ -236,6 +242,11 @@ impl Learner {
 
     pub(crate) fn encoder(&self) -> &Encoder {
         &self.encoder
+    }
+
+    /// To settle what counts as new.
+    pub(super) fn encoder_mut(&mut self) -> &mut Encoder {
+        &mut self.encoder
     }
 
     pub(crate) fn process(&self, index: usize) -> Option<&Wiski> {
@@ -327,7 +338,7 @@ impl Learner {
         let Some(excess) = self.encoder.excess(x) else { return };
         for (process, prediction) in self.processes.iter().zip(said) {
             let variances = beyond::variances(process.model.kernels());
-            prediction.variance += beyond::variance(&excess, process.model.stats().lattice(), &variances);
+            beyond::widen(prediction, &excess, process.model.stats().lattice(), &variances);
         }
     }
 
@@ -366,6 +377,26 @@ impl Learner {
             OffGrid::Prior => {}
         }
         Ok(Outcome::Learned)
+    }
+
+    /// Takes note of rows that will be learned in this order, so that what each needs is computed for several together; the
+    /// numbers are the same. A hint: any other row may come.
+    pub(crate) fn expect(&mut self, x: &[f64]) {
+        self.coming.clear();
+        if self.encoder.is_fixed() {
+            for x in x.chunks_exact(self.encoder.input_dim()) {
+                let coming = &mut self.coming;
+                // One that cannot be encoded will be rejected.
+                let _ = self.encoder.with_coordinates(x, |h| coming.extend_from_slice(h));
+            }
+        }
+        self.placement.expect(self.processes[0].model.stats().lattice(), &self.coming);
+        self.processes.iter_mut().for_each(|process| process.model.expect(&self.coming));
+    }
+
+    /// Whether it gains by knowing rows before they are learned.
+    pub(crate) fn gains_by_expecting(&self) -> bool {
+        self.encoder.is_fixed() && self.first().gains_by_expecting()
     }
 
     /// Learns a row, wholly or not at all. What each process predicted before is in [`Learner::predictions`].
@@ -499,8 +530,10 @@ impl Learner {
     /// Refits the hyperparameters of every process that its rows say something about.
     pub(crate) fn refit(&mut self, optimizer: &LbfgsB) -> Result<()> {
         self.rows_since_refit = 0.0;
+        let is_fresh = fresh::is_due(self.refits) && matches!(self.encoder.map(), FeatureMap::Identity(_));
         for process in self.processes.iter_mut().filter(|p| p.is_informative()) {
-            process.model.refit(&self.space, optimizer)?;
+            let starts = if is_fresh { fresh::starts(&process.model, &self.space) } else { Vec::new() };
+            process.model.refit_afresh(&self.space, &starts, optimizer)?;
             process.evaluate(&self.space)?;
         }
         self.refits += 1;

@@ -1,14 +1,17 @@
-//! Models: the interface that every online Gaussian process shares, and [`Wiski`], the one on a grid.
+//! Models: the interface that every online Gaussian process shares, [`Wiski`], the one on a grid, and models of raw rows with
+//! the parts of their settings, their answers and their scores.
 
 mod beyond;
 mod builder;
 mod classification;
 mod classifier;
+mod coming;
 mod corrections;
 mod defaults;
 mod encoder;
 mod files;
 mod filter;
+mod fresh;
 mod guard;
 mod labels;
 mod learner;
@@ -17,8 +20,10 @@ mod metrics;
 mod missing;
 mod online;
 mod reader;
+mod regression;
 mod regressor;
 mod relative_noise;
+mod relevance;
 mod remarks;
 mod schedule;
 mod settings;
@@ -28,6 +33,7 @@ mod snapshots;
 mod spread;
 mod stacking;
 mod start;
+mod stream;
 mod stuck;
 mod successor;
 mod tails;
@@ -41,9 +47,11 @@ mod wiski;
 use crate::error::{Result, length};
 use crate::posterior::Prediction;
 
+pub use crate::feature::{FeatureMap, Scaling};
 pub use builder::{OffGrid, WiskiBuilder};
 pub use classification::{ClassPrediction, ClassSnapshot};
 pub use classifier::OnlineClassifier;
+pub use coming::ROWS_TOGETHER;
 pub use corrections::Change;
 pub(crate) use encoder::FixedEncoder;
 pub use encoder::{ColumnScaling, Encoder, Reads};

@@ -590,7 +590,7 @@ fn warm_up_failed(error: &Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::super::learner::RowTargets;
-    use super::super::regressor::Regression;
+    use super::super::regression::Regression;
     use super::super::targets::{TargetMoments, TargetScale};
     use super::*;
 

@@ -3,302 +3,27 @@
 //!
 //! The first rows are kept until there are enough to start from (the warm-up); after that no row is kept, but by
 //! a sum of grids, which learns its features anew from its first rows ([`Settings::memory`]) and then drops them.
-//! What happens to a row is told in `learner`, what happens along a stream in `online`; here is what numbers add to
-//! that: their scale, their noise, and predictions in the user's units.
+//! What happens to a row is told in `learner`, what happens along a stream in `online`; what numbers add to that
+//! in `regression`; here are predictions in the user's units.
 
-use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use serde::Serialize;
 
-use super::beyond;
-use super::corrections::{Change, Corrections};
-use super::encoder::{Encoder, Reads};
-use super::guard::Guard;
-use super::learner::{Learner, Process, RowTargets};
-use super::memory::Memory;
+use super::encoder::Reads;
+use super::learner::Learner;
 use super::metrics::Prequential;
-use super::missing::{Donors, averaged};
+use super::missing::averaged;
 use super::online::Online;
-use super::reader::Reader;
-use super::remarks::Remark;
-use super::schedule::{Fading, thorough};
-use super::settings::{Features, InputScaling, NoiseModel, Settings, TargetScaling, Upkeep, UpkeepStage};
+use super::regression::Regression;
+use super::settings::{Features, InputScaling, NoiseModel, Settings};
 use super::snapshots::{RowSurface, SampledFunction, Snapshot};
-use super::spread::Spread;
-use super::start;
 use super::tails::Tails;
 use super::targets::{TargetMoments, TargetScale};
-use super::task::Task;
-use super::{OnlineGp, Outcome, Wiski};
-use crate::conformal::{Conformal, Horizon, Interval, Quantiles, Score};
+use super::{Outcome, ROWS_TOGETHER, Wiski};
+use crate::conformal::{Conformal, Horizon, Interval};
 use crate::error::{Error, Result, length, positive};
-use crate::feature::{FeatureMap, Identity};
 use crate::grid::Grid;
-use crate::learn::{Choice, HyperSpace, Hyperparameters};
-use crate::likelihood::Target;
 use crate::posterior::Prediction;
 use crate::stats::Stats;
-
-/// The smallest known noise variance, as a share of the variance of the targets.
-const LEAST_NOISE: f64 = 1e-10;
-
-/// Numbers as targets: one process, in units that follow the mean and deviation of the targets.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Regression {
-    pub(super) moments: TargetMoments,
-    pub(super) scale: TargetScale,
-    /// What keeps intervals at their level; `None` for Gaussian ones.
-    #[serde(default)]
-    conformal: Option<Conformal>,
-    /// What keeps outliers from counting.
-    #[serde(default)]
-    guard: Guard,
-    /// How residuals are distributed.
-    #[serde(default)]
-    tails: Tails,
-    /// The log density of the last target, as it was before.
-    #[serde(skip)]
-    log_density: f64,
-    /// The level of the running figures and its Gaussian quantile, so that it is not computed for every row.
-    #[serde(skip)]
-    plain: (f64, f64),
-    /// Whether the noise of each row is known, and no row an outlier.
-    #[serde(skip)]
-    knows_noise: bool,
-    #[serde(skip)]
-    target: Option<Target>,
-}
-
-impl Regression {
-    pub(super) fn new(moments: TargetMoments, scale: TargetScale) -> Self {
-        Self {
-            moments,
-            scale,
-            conformal: None,
-            guard: Guard::default(),
-            tails: Tails::default(),
-            log_density: 0.0,
-            plain: (0.0, 0.0),
-            knows_noise: false,
-            target: None,
-        }
-    }
-
-    /// The interval of an observation at a level.
-    fn interval(&self, prediction: &Prediction, level: f64, horizon: Horizon) -> Result<Interval> {
-        match &self.conformal {
-            Some(conformal) => Ok(Interval::around(prediction, conformal.quantile(level, horizon)?)),
-            None if level == self.plain.0 => Ok(Interval::around(prediction, self.plain.1)),
-            None => Interval::gaussian(prediction, level),
-        }
-    }
-
-    /// Keeps intervals as the settings ask for, by the controller that a file held, if it did.
-    fn promise(&mut self, settings: &Settings) -> Result<()> {
-        let level = settings.intervals.level;
-        self.knows_noise = settings.noise == NoiseModel::Known;
-        self.conformal = restored_controller(self.conformal.take(), settings.intervals.controller(false)?);
-        self.plain = (level, Score::Deviations.plain(level));
-        Ok(())
-    }
-
-    /// Takes note of how far off a prediction was.
-    fn calibrate(&mut self, prediction: &Prediction, y: f64) {
-        if let Some(conformal) = &mut self.conformal {
-            conformal.observe((y - prediction.mean).abs() / prediction.std());
-        }
-        self.log_density = self.tails.observe(prediction, y);
-    }
-
-    /// The scale that suits the targets so far.
-    fn present_scale(&self, settings: &Settings) -> TargetScale {
-        match settings.targets {
-            TargetScaling::None => TargetScale::IDENTITY,
-            TargetScaling::Running => TargetScale { shift: self.moments.mean, scale: self.moments.std() },
-        }
-    }
-
-    /// The hyperparameters to start with, and how they are learned.
-    fn start_values(&self, settings: &Settings, input_dim: usize) -> Result<(Hyperparameters, HyperSpace)> {
-        let kernels = vec![settings.start_kernel(input_dim)?];
-        let known = settings.noise == NoiseModel::Known;
-        let noise = if known { self.scale.scale.powi(-2) } else { settings.initial_noise };
-        let hyper = Hyperparameters { kernels, noise };
-        let space = settings.hyper_space(&hyper)?;
-        Ok((hyper, space))
-    }
-
-    /// A learner of rows that only their statistics are left of, on a grid of scaled columns.
-    fn start_from_stats(&mut self, mut stats: Stats, settings: &Settings) -> Result<Learner> {
-        let dim = stats.lattice().dim();
-        let scaling = start::column_scaling(settings, &[], dim)?;
-        self.scale = self.present_scale(settings);
-        let settings = &settings.in_scaled_units(&scaling, self.scale, dim)?;
-        let (hyper, space) = self.start_values(settings, dim)?;
-        let map = FeatureMap::from(Identity::new(dim));
-        let moments = map.new_moments();
-        stats.standardize_targets(self.scale.shift, self.scale.scale)?;
-        let mut model = start::process(settings, stats.lattice(), &hyper)?;
-        model.replace_stats(stats)?;
-        if settings.fit_warm_up && model.count() >= 2.0 {
-            model.refit(&space, &thorough())?;
-        }
-        let (encoder, processes) = (Encoder::new(scaling, map, moments), vec![Process::new(model, None)]);
-        Learner::new(encoder, processes, None, space, None, Fading::default(), settings.schedule)
-    }
-}
-
-impl Task for Regression {
-    type Snapshot = Snapshot;
-
-    const IS_NUMBER: bool = true;
-
-    fn row(&mut self, y: f64, noise: f64) -> RowTargets<'_> {
-        let row = RowTargets::of_value(self.target.insert(Target { value: self.scale.apply(y), noise }));
-        RowTargets { reach: if self.knows_noise { f64::INFINITY } else { self.guard.reach() }, ..row }
-    }
-
-    fn check_noise(&self, noise: f64, settings: &Settings) -> Result<()> {
-        let least = LEAST_NOISE * self.moments.std().powi(2);
-        if settings.noise != NoiseModel::Known || self.moments.weight < 2.0 || noise >= least {
-            return Ok(());
-        }
-        let reason = format!(
-            "a variance of {noise:e} is too small beside the targets; at least {least:.1e} is needed"
-        );
-        Err(Error::Config { field: "noise".into(), reason })
-    }
-
-    fn observed(&mut self, x: &[f64], y: f64, out: Option<(bool, f64)>) {
-        if let Some((is_out, factor)) = out {
-            self.guard.observed(x, y, factor, is_out);
-        }
-        if out.is_none_or(|(_, factor)| factor == 1.0) {
-            self.moments.observe(y);
-        }
-    }
-
-    fn reinstated(&mut self) -> Vec<(Vec<f64>, f64, f64)> {
-        self.guard.reinstated()
-    }
-
-    fn discount(&self, x: &[f64], y: f64) -> f64 {
-        self.guard.factor(x, y)
-    }
-
-    fn outliers(&self) -> u64 {
-        self.guard.count()
-    }
-
-    fn forgotten(&mut self, x: &[f64], y: f64) {
-        if self.guard.factor(x, y) == 1.0 {
-            self.moments.forget(y);
-        }
-        self.guard.forgotten(x, y);
-    }
-
-    fn is_ready(&self, _: &Memory) -> Result<bool> {
-        Ok(true)
-    }
-
-    fn start(&mut self, memory: &Memory, settings: &Settings, input_dim: usize) -> Result<Learner> {
-        let (x, own) = (&memory.rows.x, &memory.rows.y);
-        let outliers = if self.knows_noise { None } else { self.guard.factors(x, input_dim, own) };
-        if let Some(factors) = &outliers {
-            // Neither the scale of the targets nor anything that is learned in it is theirs.
-            self.moments = TargetMoments::default();
-            let inside = memory.rows.y.iter().zip(factors).filter(|(_, factor)| **factor == 1.0);
-            inside.for_each(|(&y, _)| self.moments.observe(y));
-            self.guard.learned_anew(x, input_dim, own, factors);
-        }
-        self.scale = self.present_scale(settings);
-        let scaling = start::column_scaling(settings, &memory.rows.x, input_dim)?;
-        let settings = &settings.in_scaled_units(&scaling, self.scale, input_dim)?;
-        let start = self.start_values(settings, input_dim)?;
-        let y: Vec<f64> = memory.rows.y.iter().map(|&y| self.scale.apply(y)).collect();
-        let mut noise = memory.rows.noise.clone();
-        if let Some(factors) = &outliers {
-            noise.iter_mut().zip(factors).for_each(|(noise, factor)| *noise *= factor);
-        }
-        let targets = [(y, noise)];
-        let all = start::Targets { each: &targets, contrast: 0, classes: None };
-        let found = start::found(memory, &all, settings, input_dim, start)?;
-        found.learner(memory, &targets, None, None, settings)
-    }
-
-    fn rescale(&mut self, learner: &mut Learner, settings: &Settings) -> Result<f64> {
-        if settings.targets == TargetScaling::None || self.moments.weight < 2.0 {
-            return Ok(1.0);
-        }
-        let (old, new) = (self.scale, self.present_scale(settings));
-        let growth = new.scale / old.scale;
-        learner.rescale_targets((new.shift - old.shift) / old.scale, growth)?;
-        self.scale = new;
-        Ok(growth)
-    }
-
-    fn adopt(&mut self, found: &Self) {
-        self.scale = found.scale;
-        if found.guard.count() > self.guard.count() {
-            (self.guard, self.moments) = (found.guard.clone(), found.moments);
-        }
-    }
-
-    fn snapshot(
-        &self,
-        learner: &Learner,
-        corrections: Option<Corrections>,
-        spread: Option<Spread>,
-        donors: Option<Donors>,
-        settings: &Settings,
-    ) -> Result<Snapshot> {
-        let known_noise = settings.noise == NoiseModel::Known;
-        let (encoder, predictor) = (learner.encoder().fixed()?, learner.first().predictor()?);
-        let variances = beyond::variances(learner.first().kernels());
-        let quantiles = |horizon| match &self.conformal {
-            Some(conformal) => conformal.quantiles(horizon),
-            None => Quantiles::plain(Score::Deviations),
-        };
-        let intervals = [quantiles(Horizon::Next), quantiles(Horizon::Ahead)];
-        let (scale, off_grid) = (self.scale, settings.off_grid);
-        Ok(Snapshot {
-            encoder,
-            predictor,
-            variances,
-            corrections,
-            spread,
-            donors,
-            scale,
-            known_noise,
-            off_grid,
-            intervals,
-        })
-    }
-
-    fn cleared(&self) -> Self {
-        let conformal = self.conformal.as_ref().map(Conformal::cleared);
-        let knows_noise = self.knows_noise;
-        Self { conformal, knows_noise, plain: self.plain, ..Self::new(TargetMoments::default(), self.scale) }
-    }
-
-    fn merge(&mut self, learner: &mut Learner, theirs: &Self, other: &Learner, _: &Settings) -> Result<()> {
-        // Their statistics in our units.
-        let shift = (self.scale.shift - theirs.scale.shift) / theirs.scale.scale;
-        learner.merge(other, (shift, self.scale.scale / theirs.scale.scale), &[Some(0)])?;
-        self.moments.merge(&theirs.moments);
-        if let (Some(own), Some(theirs)) = (&mut self.conformal, &theirs.conformal) {
-            own.merge(theirs);
-        }
-        Ok(())
-    }
-}
-
-/// The controller that a file held, if it is of the kind and levels that the settings ask for; a file of earlier versions
-/// has none.
-pub(super) fn restored_controller(found: Option<Conformal>, wanted: Option<Conformal>) -> Option<Conformal> {
-    let wanted = wanted?;
-    let same = |found: &Conformal| found.cleared() == wanted.cleared();
-    Some(found.filter(same).unwrap_or(wanted))
-}
 
 /// One block of an additive model.
 #[derive(Debug, Clone, PartialEq)]
@@ -307,6 +32,8 @@ pub struct BlockSummary {
     pub reads: Vec<Reads>,
     /// The number of its grid points, or inducing points.
     pub points: usize,
+    /// Whether it is the block of inducing points, which reads all columns.
+    pub is_points: bool,
     /// Its share of the variance over the data that the model explains, all blocks taken for themselves.
     pub share: f64,
 }
@@ -327,10 +54,12 @@ pub struct BlockSummary {
 /// ```
 #[derive(Debug, Clone, Serialize)]
 pub struct OnlineRegressor {
-    online: Online<Regression>,
+    pub(super) online: Online<Regression>,
     metrics: Prequential,
     drifts: u64,
 }
+
+super::stream::stream_methods!(OnlineRegressor, Prequential, Snapshot);
 
 impl OnlineRegressor {
     /// The parts of a model that a file held.
@@ -348,6 +77,7 @@ impl OnlineRegressor {
 
     /// A model of rows with `input_dim` columns.
     pub fn new(input_dim: usize, settings: Settings) -> Result<Self> {
+        settings.check_axes(input_dim)?;
         let mut task = Regression::new(TargetMoments::default(), TargetScale::IDENTITY);
         task.promise(&settings)?;
         let online = Online::new(input_dim, task, settings.resolved(input_dim))?;
@@ -365,8 +95,8 @@ impl OnlineRegressor {
     /// these must be known beforehand: [`Features::Identity`], and columns scaled by declared bounds or not at all.
     ///
     /// ```
+    /// use wiski::{Grid, OnlineRegressor, Settings, Stats};
     /// use wiski::model::{ColumnScaling, InputScaling};
-    /// use wiski::{OnlineRegressor, Settings, Stats, grid::Grid};
     ///
     /// let bounds = vec![(0.0, 10.0)];
     /// let scaling = ColumnScaling::from_bounds(&bounds);
@@ -399,61 +129,14 @@ impl OnlineRegressor {
         Ok(model)
     }
 
-    /// The settings, with every default resolved.
-    pub fn settings(&self) -> &Settings {
-        &self.online.settings
-    }
-
-    /// The number of input columns.
-    pub fn input_dim(&self) -> usize {
-        self.online.input_dim
-    }
-
-    /// Whether the warm-up is over.
-    pub fn is_ready(&self) -> bool {
-        self.online.learner.is_some()
-    }
-
-    /// The sum of the weights of the rows learned: their number, unless old ones fade.
-    pub fn count(&self) -> f64 {
-        self.online.count()
-    }
-
-    /// Running figures of the predictions made by [`OnlineRegressor::step`] after the warm-up.
-    pub fn metrics(&self) -> &Prequential {
-        &self.metrics
-    }
-
     /// The Gaussian process on the grid, in scaled units, once the warm-up is over.
     pub fn model(&self) -> Option<&Wiski> {
         self.online.learner.as_ref().map(|l| l.first())
     }
 
-    /// Scaling and feature map, once the warm-up is over.
-    pub fn encoder(&self) -> Option<&Encoder> {
-        self.online.learner.as_ref().map(|l| l.encoder())
-    }
-
     /// How targets are scaled inside the model at the moment.
     pub fn target_scale(&self) -> TargetScale {
         self.online.task.scale
-    }
-
-    /// How many rows lay off the grid, so that nothing was learned of them ([`OffGrid::Prior`](super::OffGrid::Prior)),
-    /// since the warm-up.
-    pub fn ignored(&self) -> u64 {
-        self.online.ignored()
-    }
-
-    /// What a user should know about the data and the fit: a clock among the columns, a grid too coarse, rows left out.
-    pub fn remarks(&self) -> Vec<Remark> {
-        self.online.remarks()
-    }
-
-    /// What went wrong beside the rows since the last call, if anything did: a refit, a search for features, the end of
-    /// the warm-up. Every row that was accepted is learned in spite of it, and what failed is tried again later.
-    pub fn take_failure(&mut self) -> Option<Error> {
-        self.online.take_failure()
     }
 
     /// The blocks of the model, in their order: what each reads and how much of the variance it explains.
@@ -462,11 +145,12 @@ impl OnlineRegressor {
         let shares = learner.first().shares();
         let mut reads = learner.encoder().reads().into_iter();
         let lattice = learner.first().stats().lattice();
-        let sizes = lattice.grids().iter().map(|grid| (grid.dim(), grid.len()));
-        let sizes = sizes.chain(lattice.points().map(|points| (points.dim(), points.len())));
-        let block = |((dim, points), share): ((usize, usize), f64)| BlockSummary {
+        let sizes = lattice.grids().iter().map(|grid| (grid.dim(), grid.len(), false));
+        let sizes = sizes.chain(lattice.points().map(|points| (points.dim(), points.len(), true)));
+        let block = |((dim, points, is_points), share): ((usize, usize, bool), f64)| BlockSummary {
             reads: reads.by_ref().take(dim).collect(),
             points,
+            is_points,
             share,
         };
         sizes.zip(shares).map(block).collect()
@@ -491,16 +175,6 @@ impl OnlineRegressor {
             noise: 0.0,
         };
         Ok(learner.first().effect(block, &h)?.into_iter().map(unscaled).collect())
-    }
-
-    /// Which projection was chosen, if one was.
-    pub fn choice(&self) -> Option<&Choice> {
-        self.online.learner.as_ref().and_then(|l| l.choice())
-    }
-
-    /// How often the hyperparameters were refitted since the warm-up.
-    pub fn refits(&self) -> usize {
-        self.online.refits()
     }
 
     /// What the model says about a row now, in the user's units. During the warm-up that is the mean and
@@ -534,18 +208,6 @@ impl OnlineRegressor {
         if self.settings().noise == NoiseModel::Known { Prediction { noise: 0.0, ..p } } else { p }
     }
 
-    /// How far the stream has moved away from what the model learned of all rows; `None` during the warm-up and without
-    /// [`Settings::tracking`].
-    pub fn change(&self) -> Option<Change> {
-        self.online.change()
-    }
-
-    /// Lets go of what the last rows said beyond the model ([`Settings::tracking`]): where rows to come do not follow those
-    /// that were learned, as after fitting a table whose order has no meaning.
-    pub fn drop_corrections(&mut self) {
-        self.online.drop_corrections();
-    }
-
     /// As [`OnlineRegressor::predict`], for an observation whose noise variance is known (for [`NoiseModel::Known`]).
     pub fn predict_noisy(&self, x: &[f64], variance: f64) -> Result<Prediction> {
         self.require_known_noise()?;
@@ -555,7 +217,7 @@ impl OnlineRegressor {
 
     /// The interval that holds the observation at a row with the probability `level`, in the user's units. Along the
     /// stream it is kept so that the share of targets inside stays at the level, whatever the data do
-    /// ([`crate::conformal`]); it is promised for the row that comes next. With [`IntervalKind::Gaussian`] it is that of
+    /// ([`internals::conformal`](crate::internals::conformal)); it is promised for the row that comes next. With [`IntervalKind::Gaussian`] it is that of
     /// the predicted distribution.
     ///
     /// ```
@@ -705,8 +367,12 @@ impl OnlineRegressor {
     /// Learns many rows, given row after row; stops at the first that is rejected and says which.
     pub fn observe_batch(&mut self, x: &[f64], y: &[f64]) -> Result<()> {
         length("x", y.len() * self.input_dim(), x.len())?;
-        for (row, (x, &y)) in x.chunks_exact(self.input_dim()).zip(y).enumerate() {
-            self.observe(x, y).map_err(|error| error.in_row(row))?;
+        let dim = self.input_dim();
+        for (row, (own, &y)) in x.chunks_exact(dim).zip(y).enumerate() {
+            if row.is_multiple_of(ROWS_TOGETHER) {
+                self.prepare_rows(&x[row * dim..x.len().min((row + ROWS_TOGETHER) * dim)]);
+            }
+            self.observe(own, y).map_err(|error| error.in_row(row))?;
         }
         Ok(())
     }
@@ -747,13 +413,6 @@ impl OnlineRegressor {
         self.online.publish();
     }
 
-    /// Tells that so many rows are there already, and that nothing will be asked before [`OnlineRegressor::finish_search`]. Features
-    /// and hyperparameters are then learned once, from all rows in memory, and not each time that rows have doubled: about a
-    /// third less work for a table. What is said of a row before it is learned, and the figures of it, are poorer meanwhile.
-    pub fn expect(&mut self, rows: usize) {
-        self.online.expect(rows);
-    }
-
     /// Ends a stream: learns features anew from the rows that are still in memory, if there are more of them than at the
     /// last search. Further rows can be learned as before.
     pub fn finish_search(&mut self) -> Result<()> {
@@ -765,17 +424,6 @@ impl OnlineRegressor {
         Ok(())
     }
 
-    /// Waits for the search or refit that runs beside the stream, if one does, and goes on with what it found
-    /// ([`Upkeep::Background`](super::Upkeep::Background)).
-    pub fn finish_upkeep(&mut self) {
-        self.attend_upkeep(usize::MAX);
-    }
-
-    /// How far the search or refit is that runs beside the stream.
-    pub fn upkeep_stage(&self) -> UpkeepStage {
-        self.online.upkeep_stage()
-    }
-
     /// Waits for the search or refit that runs beside the stream, if one does, and lets what it found catch up with so many
     /// of the rows that came meanwhile; with all of them, it takes over. Each further row lets it catch up with a few
     /// ([`Upkeep::OnRequest`](super::Upkeep::OnRequest)).
@@ -785,28 +433,6 @@ impl OnlineRegressor {
         if !was_ready && self.is_ready() {
             self.begin_intervals();
         }
-    }
-
-    /// Says anew whether rows wait for searches and refits.
-    pub fn set_upkeep(&mut self, upkeep: Upkeep) {
-        self.online.settings.upkeep = upkeep;
-    }
-
-    /// Whether features may still be learned anew from rows in memory.
-    pub fn is_searching(&self) -> bool {
-        self.online.is_searching()
-    }
-
-    /// Whether so many more rows may end the warm-up or bring about a search for features, which takes longer than
-    /// a row does.
-    pub fn may_search(&self, rows: usize) -> bool {
-        self.online.may_search(rows)
-    }
-
-    /// Stops learning the feature map and makes its batch statistics constants: from here on a row has the
-    /// same coordinates for ever, and rows can be forgotten and models merged.
-    pub fn freeze_features(&mut self) -> Result<()> {
-        self.online.freeze_features()
     }
 
     /// A model with the same scales, features and hyperparameters that has learned nothing: for fitting parts
@@ -825,28 +451,6 @@ impl OnlineRegressor {
     /// As [`OnlineRegressor::forget`], for a row with known noise variance.
     pub fn forget_noisy(&mut self, x: &[f64], y: f64, variance: f64) -> Result<()> {
         self.online.forget(x, y, variance)
-    }
-
-    /// Learns everything another model has learned; hyperparameters stay this model's. Exact: the result is this
-    /// model, had it learned all rows with the features that it has. Rejected unless both models map rows to the same
-    /// coordinates. A model that had learned all rows from the start may have found other features
-    /// ([`OnlineRegressor::is_searching`]). The quantiles of their intervals become means of both, by the number of rows
-    /// predicted; how the noise varies is taken from the one that has seen more of it.
-    pub fn merge(&mut self, other: &Self) -> Result<()> {
-        self.online.merge(&other.online)?;
-        self.metrics.merge(&other.metrics);
-        Ok(())
-    }
-
-    /// Fits the hyperparameters to everything learned so far, whatever the schedule: worthwhile after merging.
-    pub fn refit(&mut self) -> Result<()> {
-        self.online.refit()
-    }
-
-    /// Exponential forgetting at once: every row so far counts `factor` times as much. The controller of intervals has
-    /// a memory of its own, and stays as it is.
-    pub fn decay(&mut self, factor: f64) -> Result<()> {
-        self.online.decay(factor)
     }
 
     /// The model as it would be after hypothetical rows, given one after the other, with their noise variances
@@ -892,21 +496,5 @@ impl OnlineRegressor {
     /// The coordinates on the grid of rows given one after the other, by the feature map as it is now.
     pub fn coordinates(&self, x: &[f64]) -> Result<Vec<f64>> {
         self.online.ready("encoding rows")?.encoder().encode_all(x)
-    }
-
-    /// An immutable model for predictions from any thread; `None` during the warm-up.
-    pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
-        self.online.snapshot()
-    }
-
-    /// A handle that always gives the newest published snapshot. Snapshots are published after the warm-up,
-    /// after every refit and by [`OnlineRegressor::publish`]; taking one never waits for learning.
-    pub fn reader(&self) -> Reader {
-        self.online.reader()
-    }
-
-    /// Publishes the present state to all readers.
-    pub fn publish(&self) {
-        self.online.publish();
     }
 }

@@ -7,9 +7,12 @@ use serde::Serialize;
 use super::Wiski;
 use super::corrections::Change;
 use super::settings::{Features, Settings};
+use crate::learn::wanted_spacing;
 
-/// A length-scale below so many spacings is not resolved by its grid.
+/// A length-scale below so many spacings is not resolved by its grid, nor is one whose grid is so many times coarser than
+/// one that would be found for it: interpolation between the points then errs by more than the noise hides.
 const RESOLVED: f64 = 1.0;
+const COARSER: f64 = 3.0;
 
 /// Something that a user should know of, with what can be done about it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -31,6 +34,8 @@ pub enum Remark {
         points: usize,
         /// The length-scale, in spacings.
         spacings: f64,
+        /// The points that would resolve it.
+        wanted: usize,
     },
     /// Rows lay too far outside to be learned, and were left to the prior.
     OffGrid {
@@ -70,8 +75,8 @@ impl Remark {
                 "{} rises like a clock and is left out: what comes next is like nothing before; a half-life lets old rows fade",
                 name(column)
             ),
-            Self::Coarse { column, points, spacings } => format!(
-                "{points} points on {} are too few: its length-scale is {spacings:.2} of their spacing; give the grid more points or leave it to the model",
+            Self::Coarse { column, points, spacings, wanted } => format!(
+                "{points} points on {} are too few: its length-scale is {spacings:.2} of their spacing; about {wanted} would resolve it: give the grid as many, or learn the rows anew in random order and leave it to the model",
                 name(column)
             ),
             Self::OffGrid { rows } => {
@@ -113,17 +118,16 @@ pub(super) fn coarse_axes(model: &Wiski, settings: &Settings, input_dim: usize) 
     if settings.features != Features::Identity || grid.dim() != input_dim {
         return Vec::new();
     }
-    let kernel = &model.kernels()[0];
-    let (names, values) = (kernel.parameter_names(), kernel.parameters());
-    let shortest = |column: usize| {
-        let label = format!("lengthscale[{column}]");
-        let own = names.iter().zip(&values).filter(|(name, _)| name.ends_with(&label));
-        own.map(|(_, &value)| value).fold(f64::INFINITY, f64::min)
-    };
+    let hyper = model.hyperparameters();
     let coarse = |column: usize| {
         let axis = &grid.axes()[column];
-        let spacings = shortest(column) / axis.step();
-        (spacings < RESOLVED).then_some(Remark::Coarse { column, points: axis.points(), spacings })
+        let spacings = model.kernels()[0].shortest_lengthscale(column) / axis.step();
+        let finer = axis.step() / wanted_spacing(&hyper, column);
+        let wanted = ((axis.points() as f64 * finer).ceil() as usize).max(axis.points() + 1);
+        // What lies between the points matters only where rows do.
+        let is_seen = model.stats().count() > grid.len() as f64;
+        let is_coarse = spacings < RESOLVED || is_seen && finer > COARSER;
+        is_coarse.then_some(Remark::Coarse { column, points: axis.points(), spacings, wanted })
     };
     (0..input_dim).filter_map(coarse).collect()
 }

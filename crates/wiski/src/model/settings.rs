@@ -15,7 +15,7 @@ const LARGEST_GRID: usize = 1 << 20;
 /// How rows become coordinates on the grid.
 ///
 /// ```
-/// use wiski::{Features, OnlineRegressor, Settings, feature::Column};
+/// use wiski::{Column, Features, OnlineRegressor, Settings};
 ///
 /// // A temperature, an hour of the day and one of three stations: a sum of small grids.
 /// let columns = vec![
@@ -172,7 +172,7 @@ pub enum IntervalKind {
     Conformal,
 }
 
-/// What is promised about intervals of numbers and sets of classes; see [`crate::conformal`].
+/// What is promised about intervals of numbers and sets of classes; see [`internals::conformal`](crate::internals::conformal).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Intervals {

@@ -7,7 +7,7 @@ use super::encoder::Encoder;
 use super::learner::{Learner, Process};
 use super::metrics::Prequential;
 use super::online::Online;
-use super::regressor::Regression;
+use super::regression::Regression;
 use super::schedule::Fading;
 use super::settings::{NoiseModel, Settings};
 use super::start::growth_limit;

@@ -59,7 +59,7 @@ impl Snapshot {
         let mut p = beyond::predict(&self.predictor, &self.variances, self.off_grid, &h)?
             .with_noise_times(self.encoder.relative_noise(&h));
         if let Some(excess) = self.encoder.excess(x) {
-            p.variance += beyond::variance(&excess, self.predictor.lattice(), &self.variances);
+            beyond::widen(&mut p, &excess, self.predictor.lattice(), &self.variances);
         }
         if let (Some(corrections), true) = (&self.corrections, is_next) {
             corrections.correct(&h, std::slice::from_mut(&mut p));

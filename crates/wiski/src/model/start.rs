@@ -114,6 +114,9 @@ pub(crate) fn found(
         // Features that are learned from rows in memory, all at once, stand in between; and where nothing is to move,
         // not even the scale of the features is.
         encoder.freeze()?;
+        if settings.is_additive() {
+            encoder.remember(&scaled.x);
+        }
     } else {
         encoder.learn_at(settings.feature_rate)?;
     }

@@ -105,6 +105,11 @@ impl<T: Task> Prepared<T> {
                 }
             }
         }
+        let known = beside.rows.iter().map(|(i, _, said, y)| {
+            let x = &memory.rows.x[i * input_dim..(i + 1) * input_dim];
+            (x, *said, *y)
+        });
+        learner.encoder_mut().calibrate(known);
         let Beside { corrections, spread, .. } = beside;
         let search = Some(Searched { rows: memory.len(), rising, is_brief, is_last });
         Ok(Self { task, learner: Box::new(learner), corrections, spread, growth: 1.0, search })

@@ -11,7 +11,7 @@ use crate::error::{Error, Result, finite, length, positive};
 use crate::evidence::Evidence;
 use crate::interp::Placement;
 use crate::kernel::Kernel;
-use crate::learn::{HyperSpace, Hyperparameters, LbfgsB, Minimum};
+use crate::learn::{HyperSpace, Hyperparameters, LbfgsB, Minimum, Refitted};
 use crate::pool::{Pool, Scratch};
 use crate::posterior::{
     FunctionSample, Posterior, Prediction, PredictionGradient, Predictor, SavedPosterior, Workspace,
@@ -30,7 +30,7 @@ const SAME_COORDINATES: f64 = 1e-6;
 /// An exact online Gaussian process on a grid, in constant time and memory per observation.
 ///
 /// ```
-/// use wiski::{Kernel, OnlineGp, Wiski, grid::Grid};
+/// use wiski::{Grid, Kernel, OnlineGp, Wiski};
 ///
 /// let mut model = Wiski::builder()
 ///     .grid(Grid::covering(&[(0.0, 10.0)], &[40])?)
@@ -265,13 +265,45 @@ impl Wiski {
     /// Refits the hyperparameters from the present ones on; the evidence never gets worse. The posterior is that of
     /// the best evaluation, not computed again.
     pub fn refit(&mut self, space: &HyperSpace, optimizer: &LbfgsB) -> Result<Minimum> {
-        let (start, stats, settings) = (self.hyperparameters(), &self.stats, &self.settings);
+        let refitted = self.refitted(space, &self.hyperparameters(), optimizer)?;
+        self.adopt(refitted)
+    }
+
+    /// As [`Wiski::refit`], and from the best of other starts, too. What that leads to is taken if the data are e times as
+    /// likely under it.
+    pub(crate) fn refit_afresh(
+        &mut self,
+        space: &HyperSpace,
+        starts: &[Hyperparameters],
+        optimizer: &LbfgsB,
+    ) -> Result<Minimum> {
+        let known = self.refitted(space, &self.hyperparameters(), optimizer)?;
+        let look = LbfgsB { max_evaluations: 1, ..optimizer.clone() };
+        // A start that fails is none.
+        let looks = starts.iter().filter_map(|start| self.refitted(space, start, &look).ok());
+        let best = looks.min_by(|a, b| a.minimum.value.total_cmp(&b.minimum.value));
+        let fresh = best.and_then(|best| self.refitted(space, &best.hyper, optimizer).ok());
+        let worth = self.stats.count().max(1.0).recip();
+        match fresh.filter(|fresh| fresh.minimum.value < known.minimum.value - worth) {
+            Some(fresh) => self.adopt(fresh),
+            None => self.adopt(known),
+        }
+    }
+
+    /// What a search for hyperparameters from a start on ends with.
+    fn refitted(
+        &mut self,
+        space: &HyperSpace,
+        start: &Hyperparameters,
+        optimizer: &LbfgsB,
+    ) -> Result<Refitted<Box<dyn GridPosterior>>> {
+        let (stats, settings) = (&self.stats, &self.settings);
         let (pool, posterior) = (&mut self.pool, &*self.posterior);
         // Evaluations of the dense engine share what they read of A.
         let prepared = posterior.in_coordinates().is_ok().then(|| stats.prepared());
-        let refitted = space.refit_with(
+        space.refit_with(
             stats.count(),
-            &start,
+            start,
             optimizer,
             |hyper, best, spare: Option<Box<dyn GridPosterior>>| {
                 spare.into_iter().for_each(|posterior| posterior.recycle(pool));
@@ -283,7 +315,11 @@ impl Wiski {
                 // An iterative engine starts each evaluation where the best one ended.
                 settings.engine.evidence(&given, Some(best.map_or(posterior, |best| &**best)), pool)
             },
-        )?;
+        )
+    }
+
+    /// Goes on with what a search for hyperparameters found.
+    fn adopt(&mut self, refitted: Refitted<Box<dyn GridPosterior>>) -> Result<Minimum> {
         self.replace_posterior(refitted.posterior);
         self.kernels = refitted.hyper.kernels;
         self.settings.noise = refitted.hyper.noise;
@@ -301,6 +337,7 @@ impl Wiski {
         let mut hyper = self.hyperparameters();
         hyper.rescale(scale);
         let given = given(&self.settings, &stats, &hyper.kernels, hyper.noise);
+        self.workspace.forget_ahead();
         if self.behind > 0 || !self.posterior.rescale(&given)? {
             let posterior = self.settings.engine.posterior(&given, Some(&*self.posterior), &mut self.pool)?;
             self.replace_posterior(posterior);
@@ -462,6 +499,19 @@ impl Wiski {
         })
     }
 
+    /// Takes note of rows that will be learned in this order, given by their coordinates, so that what each needs is computed
+    /// for several together. A hint: any other row may come.
+    pub(super) fn expect(&mut self, h: &[f64]) {
+        if let Ok(posterior) = self.posterior.in_coordinates() {
+            self.workspace.expect(posterior, h);
+        }
+    }
+
+    /// Whether it gains by knowing rows before they are learned.
+    pub(super) fn gains_by_expecting(&self) -> bool {
+        self.posterior.in_coordinates().is_ok_and(Posterior::gains_by_expecting)
+    }
+
     /// The weights of the last row, to be exchanged with other processes that have the same inducing points.
     pub(super) fn placement(&mut self) -> &mut Placement {
         self.workspace.placement()
@@ -542,6 +592,7 @@ impl Wiski {
 
     fn replace_posterior(&mut self, posterior: Box<dyn GridPosterior>) {
         std::mem::replace(&mut self.posterior, posterior).recycle(&mut self.pool);
+        self.workspace.forget_ahead();
         self.behind = 0;
         self.caught_up.take();
         self.updates_since_check = 0;

@@ -143,6 +143,11 @@ impl Durable {
     pub fn set_upkeep(&mut self, upkeep: Upkeep) {
         self.stored.model.set_upkeep(upkeep);
     }
+
+    /// Takes note of rows that will be learned next: see [`Model::prepare_rows`](super::Model::prepare_rows).
+    pub fn prepare_rows(&mut self, x: &[f64]) {
+        self.stored.model.prepare_rows(x);
+    }
 }
 
 impl<M: Journaled> Durable<M> {

@@ -237,6 +237,22 @@ impl Model {
         }
     }
 
+    /// Takes note of rows that will be learned next, given one after the other: see [`OnlineRegressor::prepare_rows`].
+    pub fn prepare_rows(&mut self, x: &[f64]) {
+        match self {
+            Self::Regressor(model) => model.prepare_rows(x),
+            Self::Classifier(model) => model.prepare_rows(x),
+        }
+    }
+
+    /// Whether rows are learned faster if they are prepared.
+    pub fn gains_by_preparing(&self) -> bool {
+        match self {
+            Self::Regressor(model) => model.gains_by_preparing(),
+            Self::Classifier(model) => model.gains_by_preparing(),
+        }
+    }
+
     /// Waits for the search or refit that runs beside the stream, if one does.
     pub fn finish_upkeep(&mut self) {
         match self {

@@ -106,6 +106,11 @@ impl Pending {
         self.limit == 0 && self.is_empty()
     }
 
+    /// Whether rows wait at all.
+    pub(super) fn waits(&self) -> bool {
+        self.limit > 0
+    }
+
     pub(super) fn set_limit(&mut self, rows: usize) {
         self.limit = rows;
     }
@@ -131,6 +136,11 @@ impl Pending {
     /// s.
     pub(super) fn shift(&self) -> &[f64] {
         &self.shift
+    }
+
+    /// Whether rows are, or will be, read from an image.
+    pub(super) fn has_image(&self) -> bool {
+        self.worth_an_image
     }
 
     pub(super) fn image(&self) -> Option<&Surface> {

@@ -19,7 +19,7 @@
 //! [`Predictor`] is its immutable image on the grid: mean in 4^d, mean and variance in about 16^d/2
 //! multiply-adds, whatever n, m and p are. Readers hold a predictor while a writer goes on conditioning.
 
-mod batch;
+mod ahead;
 mod delayed;
 mod factor;
 mod predictor;
@@ -41,6 +41,7 @@ use crate::pool::Pool;
 use crate::prior::Prior;
 use crate::simd::dot;
 use crate::stats::{Stats, Whitened};
+use ahead::Ahead;
 use delayed::{Pending, SavedPending};
 pub(crate) use factor::Factor;
 pub use predictor::{FunctionSample, Predictor};
@@ -136,9 +137,8 @@ pub struct Workspace {
     /// For gradients in the inputs of inducing points.
     slopes: Vec<f64>,
     distances: Vec<f64>,
-    /// For rows that are learned together.
-    features: Vec<f64>,
-    whites: Vec<f64>,
+    /// For rows that are known to come.
+    ahead: Ahead,
     pool: Pool,
 }
 
@@ -374,6 +374,7 @@ impl Posterior {
     #[inline]
     fn place(&self, h: &[f64], row: usize, ws: &mut Workspace) -> Result<()> {
         ws.fit(self);
+        ws.ahead.leave();
         self.lattice().weigh(h, row, &mut ws.placement)?;
         self.prior.features(&ws.placement, &mut ws.phi, &mut ws.scratch);
         Ok(())
@@ -396,7 +397,7 @@ impl Posterior {
     #[inline]
     fn predict_known(&self, noise: f64, ws: &mut Workspace) -> Prediction {
         let mean = if self.pending.is_empty() {
-            self.factor.whiten(&ws.phi, &mut ws.white);
+            self.whiten(ws);
             dot(&ws.phi, &self.mean)
         } else {
             let mean = self.mean_with_pending(ws);
@@ -406,6 +407,14 @@ impl Posterior {
         Prediction { mean, variance: dot(&ws.white, &ws.white), noise: self.noise * noise }
     }
 
+    /// Leaves g = F₀ᵀφ of the point in the workspace there.
+    #[inline]
+    fn whiten(&self, ws: &mut Workspace) {
+        if !ws.ahead.write_white(&mut ws.white) {
+            self.factor.whiten(&ws.phi, &mut ws.white);
+        }
+    }
+
     /// φᵀz̄ for the point in the workspace while rows wait; leaves g = F₀ᵀφ there.
     fn mean_with_pending(&self, ws: &mut Workspace) -> f64 {
         let before = if let Some(image) = self.pending.image() {
@@ -413,7 +422,7 @@ impl Posterior {
             let blocks = Placed::from(&ws.placement).weights.iter().enumerate();
             blocks.map(|(block, w)| image.gather_on_block(block, w, &mut ws.white)).sum()
         } else {
-            self.factor.whiten(&ws.phi, &mut ws.white);
+            self.whiten(ws);
             dot(&ws.phi, &self.mean)
         };
         before + dot(&ws.white, self.pending.shift())
@@ -549,6 +558,7 @@ impl Posterior {
         finite("y", y, 0)?;
         positive("noise", noise, 0)?;
         self.place(h, 0, ws)?;
+        self.look_ahead(h, ws);
         let known = self.predict_known(noise, ws);
         let prediction = Prediction { variance: known.variance + self.residual(ws), ..known };
         let factor = prediction.discount(y, reach);
@@ -568,6 +578,7 @@ impl Posterior {
         self.pending.push(&ws.white, noise, step, &mut ws.products);
         if self.pending.is_full() {
             self.flush(&mut ws.pool);
+            ws.ahead.invalidate();
         } else {
             self.fit_image(&mut ws.pool);
         }

@@ -8,7 +8,7 @@
 //!
 //! 1. A [`Shape`] is learned on a sample that fits in memory: scales, features, grids and inducing points.
 //! 2. It is sent out, and each partition's rows go into a [`Shard`]: A = WᵀD⁻¹W, b = WᵀD⁻¹y, yᵀD⁻¹y and n
-//!    ([`crate::stats`]), 16^d multiply-adds a row and no posterior.
+//!    ([`internals::stats`](crate::internals::stats)), 16^d multiply-adds a row and no posterior.
 //! 3. Shards become bytes ([`Shard::to_bytes`]), travel and are added up, in any order and tree. Nothing is rounded on the
 //!    way (`stats/exact.rs`), so the result is the same to the last bit.
 //! 4. [`Shard::fit`] learns the hyperparameters from the sums alone, O(p³) whatever n is, and ends in a model file.

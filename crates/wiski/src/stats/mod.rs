@@ -5,7 +5,7 @@
 //! ```
 //!
 //! and, where inducing points stand behind the grids, t = Σ ρ_i/d_i: what these leave of each observation
-//! ([`crate::points`]).
+//! ([`internals::points`](crate::internals::points)).
 //!
 //! W holds one row of interpolation weights per observation and D the known relative noise d_i (1 if none is
 //! known). They depend on the data, the grids and nothing else: not on kernels, not on the noise level σ².
@@ -13,7 +13,7 @@
 //! moved to a larger grid, all exactly.
 //!
 //! ```
-//! use wiski::{grid::Grid, stats::Stats};
+//! use wiski::{Grid, Stats};
 //! let grid = Grid::covering(&[(0.0, 1.0)], &[16])?;
 //! let (mut a, mut b) = (Stats::new(grid.clone()), Stats::new(grid));
 //! a.observe(&[0.25], 1.0, 1.0)?;
@@ -25,22 +25,23 @@
 
 mod compact;
 mod exact;
+mod products;
 mod root;
+mod saved;
 mod thin;
 
 pub(crate) use compact::{Reader, damaged};
 pub(crate) use exact::{ExactStats, ExactSum};
+pub use products::Whitened;
 pub use root::LowRankRoot;
+use saved::SavedStats;
 pub(crate) use thin::{Prepared, ThinRoot};
 
 use crate::error::{Error, Result, finite, length, positive};
 use crate::grid::{Growth, Lattice};
 use crate::interp::{POINTS_TOGETHER, Placement};
-use crate::pool::Pool;
-use crate::prior::Prior;
-use crate::saved::floats;
 use crate::simd::dot;
-use crate::structure::{BlockMatrix, GridMatrix, StencilMatrix, Symmetric};
+use crate::structure::BlockMatrix;
 use serde::{Deserialize, Serialize};
 
 /// How A = WᵀD⁻¹W is kept.
@@ -101,65 +102,6 @@ impl PointSums {
     }
 }
 
-/// Statistics as they stand in a file.
-#[derive(Deserialize)]
-struct SavedStats {
-    lattice: Lattice,
-    gram: SavedGram,
-    #[serde(with = "crate::saved::floats")]
-    b: Vec<f64>,
-    c: f64,
-    log_noise: f64,
-    count: f64,
-    #[serde(default)]
-    points: Option<PointSums>,
-}
-
-#[derive(Deserialize)]
-enum SavedGram {
-    Exact(Vec<floats::Read>),
-    LowRank(LowRankRoot),
-}
-
-impl TryFrom<SavedStats> for Stats {
-    type Error = Error;
-
-    fn try_from(saved: SavedStats) -> Result<Self> {
-        let SavedStats { lattice, gram, b, c, log_noise, count, points } = saved;
-        length("b", lattice.len(), b.len())?;
-        let weights = points.as_ref().map_or(0, |sums| sums.weights.len());
-        length("sums of weights", if lattice.points().is_some() { lattice.len() } else { 0 }, weights)?;
-        for (field, value) in [("c", c), ("log_noise", log_noise), ("count", count)] {
-            finite(field, value, 0)?;
-        }
-        if count < 0.0 {
-            positive("count", count, 0)?;
-        }
-        let gram = match gram {
-            SavedGram::Exact(parts) => Gram::Exact(BlockMatrix::from_parts(&lattice, &parts)?),
-            SavedGram::LowRank(root) => {
-                reject_points(&lattice)?;
-                length("root", lattice.len(), root.points())?;
-                Gram::LowRank(root)
-            }
-        };
-        if let Gram::Exact(a) = &gram {
-            // |b_k| ≤ √(c A_kk) by Cauchy and Schwarz, and the largest entry of A is on its diagonal. What rounding leaves of
-            // sums whose rows are gone may be above that, but not by much.
-            let largest = a.parts().flatten().fold(0.0_f64, |largest, v| largest.max(v.abs()));
-            let bound = SLACK * (1.0 + (c.max(0.0) * largest).sqrt());
-            if let Some(value) = b.iter().find(|b| b.abs() > bound) {
-                let reason = format!("{value:e} is larger than the sums of squares allow");
-                return Err(Error::Config { field: "b".into(), reason });
-            }
-        }
-        Ok(Self { lattice, gram, b, c, log_noise, count, points, weights: Scratch::default() })
-    }
-}
-
-/// How far sums that were read may be beyond what they can be.
-const SLACK: f64 = 1e6;
-
 /// A buffer that never takes part in comparisons.
 #[derive(Debug, Clone, Default)]
 struct Scratch(Placement);
@@ -167,28 +109,6 @@ struct Scratch(Placement);
 impl PartialEq for Scratch {
     fn eq(&self, _: &Self) -> bool {
         true
-    }
-}
-
-/// The statistics in the p coordinates of a prior: all that a posterior and the evidence need.
-#[derive(Debug, Clone)]
-pub struct Whitened {
-    /// Bᵀ A B, p×p.
-    pub(crate) gram: Vec<f64>,
-    /// Bᵀ b.
-    pub(crate) rhs: Vec<f64>,
-    /// Uᵀ A B, a row of `padded(p)` numbers for each grid point, where it was made on the way.
-    pub(crate) product: Option<Vec<f64>>,
-    /// Bᵀ L for a thin root L of A, p rows of r numbers, where there is one.
-    pub(crate) thin: Option<Vec<f64>>,
-}
-
-impl Whitened {
-    /// Gives the memory back.
-    pub(crate) fn recycle(self, pool: &mut Pool) {
-        pool.give(self.gram);
-        pool.give(self.rhs);
-        [self.product, self.thin].into_iter().flatten().for_each(|array| pool.give(array));
     }
 }
 
@@ -544,70 +464,6 @@ impl Stats {
         }
         let sum: f64 = variances.iter().sum();
         variances.iter().map(|v| if sum > 0.0 { v / sum } else { 0.0 }).collect()
-    }
-
-    /// y = A x.
-    pub(crate) fn apply(&self, x: &[f64], y: &mut [f64]) {
-        match &self.gram {
-            Gram::Exact(a) => a.apply(x, y, &mut []),
-            Gram::LowRank(root) => root.multiply(x, 1, y),
-        }
-    }
-
-    /// BᵀAB and Bᵀb for a prior on the same grids.
-    pub(crate) fn whiten(&self, prior: &Prior, pool: &mut Pool) -> Whitened {
-        self.whiten_prepared(prior, &self.prepared(), pool)
-    }
-
-    /// As [`Stats::whiten`], with what is known of A.
-    pub(crate) fn whiten_prepared(&self, prior: &Prior, prepared: &Prepared, pool: &mut Pool) -> Whitened {
-        debug_assert_eq!(prior.lattice(), &self.lattice, "prior and statistics live on the same grids");
-        let rhs = prior.project(&self.b, 1, pool);
-        if let Some(ThinRoot { rows, rank }) = &prepared.root {
-            let (gram, thin) = prior.congruence_of_root(rows, *rank, pool);
-            return Whitened { gram, rhs, product: None, thin: Some(thin) };
-        }
-        let (gram, product) = match &self.gram {
-            Gram::Exact(a) => prior.congruence(a, pool),
-            Gram::LowRank(root) => {
-                let (gram, half) = prior.congruence_of_root(&root.rows(), root.rank(), pool);
-                pool.give(half);
-                (gram, None)
-            }
-        };
-        Whitened { gram, rhs, product, thin: None }
-    }
-
-    /// The rows of Y = A X that belong to grid points, for m padded rows of `stride` numbers.
-    pub(crate) fn multiply_to_grids(&self, x: &[f64], stride: usize, y: &mut [f64]) {
-        match &self.gram {
-            Gram::Exact(a) => a.multiply_to_grids(x, stride, y),
-            Gram::LowRank(root) => root.multiply(x, stride, y),
-        }
-    }
-
-    /// Y = A X for m rows of a few columns, again and again.
-    pub(crate) fn multiply_few(&self, x: &[f64], columns: usize, y: &mut [f64]) {
-        match &self.gram {
-            Gram::Exact(a) => a.multiply_few(x, columns, y),
-            Gram::LowRank(root) => root.multiply(x, columns, y),
-        }
-    }
-
-    /// A as a stencil over one grid: what engines for large grids need.
-    pub(crate) fn stencil(&self) -> Result<&StencilMatrix> {
-        let reason = match &self.gram {
-            Gram::LowRank(_) => "the statistics are kept as a root of limited rank",
-            Gram::Exact(a) if a.points().is_some() => {
-                "the model has inducing points, whose weights are not sparse"
-            }
-            Gram::Exact(a) => match a.diagonal() {
-                [GridMatrix::Stencil(stencil)] => return Ok(stencil),
-                [GridMatrix::Dense(_)] => "the grid is too small for them",
-                _ => "the model has several grids",
-            },
-        };
-        Err(Error::Unsupported { operation: "an engine for large grids", reason })
     }
 
     /// Whether the grids cover a point.

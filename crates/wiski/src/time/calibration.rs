@@ -2,11 +2,11 @@
 //!
 //! Forecasts from earlier rows are compared with what came. Their errors in units of the predicted deviation, z = e/σ_h,
 //! are kept for ranges of horizons that widen by √2, the newest hundred of each. The quantile of |z| at a level,
-//! against the Gaussian one, is the factor of an interval's width. Errors of forecasts that overlap say nearly the same,
-//! so the factor is trusted by the number m of stretches of length h that were compared, w = m/(m + 4). For the rest it
-//! is √(1 + 2/s) with s the stretches that the model was learned from: changes over a length that was seen s times have a
-//! variance that is not known better than that. On top of
-//! that stands a correction that rises with every miss at 95 % and falls without, so that over a long stream as many are
+//! against the Gaussian one, is the factor of an interval's width; of few stretches it is that of Student's t with their
+//! spread. Errors of forecasts that overlap say nearly the same, so the factor is trusted by the number m of stretches of
+//! length h that were compared, w = m/(m + 4). For the rest it is √(1 + 2/s) with s the stretches that the model was learned
+//! from: changes over a length that was seen s times have a variance that is not known better than that. On top of that
+//! stands a correction that rises with every miss at 95 % and falls without, so that over a long stream as many are
 //! missed as promised (Gibbs and Candès 2021; `conformal` does the same one row ahead). Far ahead the news comes late:
 //! a bad week is over before the width knows of it.
 
@@ -141,7 +141,8 @@ impl Range {
         sorted.sort_by(f64::total_cmp);
         // Where few stretches were seen, their spread says more than their extremes.
         let n = sorted.len() as f64;
-        let by_spread = gaussian * (sorted.iter().map(|z| z * z).sum::<f64>() / n).sqrt();
+        let spread = (sorted.iter().map(|z| z * z).sum::<f64>() / n).sqrt();
+        let by_spread = student(gaussian, self.stretches) * spread;
         if self.stretches * (1.0 - level) < 1.0 {
             return by_spread;
         }
@@ -149,6 +150,13 @@ impl Range {
         let place = ((level * (n + 1.0)).ceil() as usize).clamp(1, sorted.len());
         sorted[place - 1].max(by_spread)
     }
+}
+
+/// The quantile of Student's t where the Gaussian has z, for a spread known from so many stretches (the first two terms of
+/// Cornish and Fisher's expansion).
+fn student(z: f64, stretches: f64) -> f64 {
+    let (n, z2) = (stretches.max(3.0), z * z);
+    z * (1.0 + (z2 + 1.0) / (4.0 * n) + ((5.0 * z2 + 16.0) * z2 + 3.0) / (96.0 * n * n))
 }
 
 #[cfg(test)]
@@ -160,6 +168,15 @@ mod tests {
         let of: Vec<usize> = (1..=12).map(range).collect();
         assert!(of.windows(2).all(|w| w[1] == w[0] || w[1] == w[0] + 1), "{of:?}");
         assert_eq!(of[0], 0);
+    }
+
+    /// Quantiles of Student's t at .975, from tables.
+    #[test]
+    fn a_spread_of_few_stretches_is_not_known() {
+        let gaussian = normal::quantile(0.975);
+        for (n, t) in [(5.0, 2.571), (10.0, 2.228), (30.0, 2.042), (200.0, 1.972)] {
+            assert!((student(gaussian, n) / t - 1.0).abs() < 0.01, "{n}: {}", student(gaussian, n));
+        }
     }
 
     #[test]

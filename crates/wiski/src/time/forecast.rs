@@ -6,8 +6,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::ahead::{self, Future, Joint};
 use super::component::{Component, Smoothness};
-use super::forecaster::{Forecaster, Running};
+use super::forecaster::Forecaster;
 use super::likelihood;
+use super::running::Running;
 use crate::dense;
 use crate::error::{Error, Result, finite, length};
 use crate::normal;

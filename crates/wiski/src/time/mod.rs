@@ -12,31 +12,35 @@
 //! | the mean h steps ahead | O(p), with lags O(h p) |
 //! | mean and variance h steps ahead | O(p²), with lags O(h² p) for all h together |
 //!
-//! In order: components ([`component`], [`effect`]) become a [`System`]; [`filter`] carries a [`Belief`] on; [`likelihood`] has
-//! the exact score and the smoother; the rest is behind [`Forecaster`], which finds seasons on rows in memory, learns
+//! In order: components become a [`System`]; `filter` carries a belief on; `likelihood` has the exact score and the
+//! smoother (both in [`internals::time`](crate::internals::time)); the rest is behind [`Forecaster`], which finds seasons on rows in memory, learns
 //! hyperparameters, chooses lags, and checks its own forecasts along the stream so that intervals keep their level.
 
 mod ahead;
 mod backtest;
 mod bessel;
 mod calibration;
-pub mod component;
-pub mod effect;
-pub mod filter;
+mod component;
+mod effect;
+pub(crate) mod filter;
 mod fit;
 mod forecast;
 mod forecaster;
-pub mod likelihood;
+pub(crate) mod likelihood;
+mod moments;
+mod pending;
 mod plan;
+mod running;
+mod search;
 mod seasons;
-pub mod system;
+pub(crate) mod system;
+mod window;
 
 pub use backtest::{Backtest, HorizonScore};
 pub use component::{Component, Smoothness};
 pub use effect::{Cycle, Effect, Shape};
-pub use filter::{Belief, Expected};
 pub use forecast::{ComponentShare, Forecast};
-pub use forecaster::{Forecaster, StepAhead};
-pub use likelihood::{Series, Share};
+pub use forecaster::Forecaster;
 pub use plan::{ForecastSettings, Lags, Seasons, TrendKind};
-pub use system::{Inputs, System};
+pub use running::StepAhead;
+pub use system::System;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::component::{Component, Smoothness};
 use super::effect::{Cycle, Effect, Shape};
+use super::moments::Moments;
 use super::system::System;
 use crate::error::{Error, Result, positive};
 use crate::feature::Column;
@@ -111,26 +112,59 @@ pub(super) struct PlannedSeason {
 /// The most weights that effects changing with a cycle may have.
 const MOST_CROSSED: usize = 80;
 
+/// Which parts a system has beside seasons and effects.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Structure {
+    pub(super) lags: Vec<usize>,
+    /// Whether the level has a slope, where a linear trend may be.
+    slope: bool,
+    /// Whether there are waves, rough and smooth.
+    rough: bool,
+    smooth: bool,
+}
+
+impl Structure {
+    /// Everything that may be there; with lags, waves are theirs.
+    pub(super) fn whole(lags: Vec<usize>) -> Self {
+        let waves = lags.is_empty();
+        Self { lags, slope: true, rough: waves, smooth: waves }
+    }
+
+    /// This one and those with less in them: each hyperparameter of a part that is not there is one that few rows get wrong.
+    pub(super) fn simpler(&self, trend: TrendKind) -> Vec<Self> {
+        let of = |slope, rough, smooth| Self { slope, rough, smooth, ..self.clone() };
+        let mut all = vec![self.clone(), of(true, false, false)];
+        if trend == TrendKind::Linear {
+            all.extend([of(false, true, false), of(false, false, false)]);
+        }
+        all
+    }
+}
+
 /// The components of a system: trend, short-term waves (or lags instead), seasons, effects.
 pub(super) fn system(
     settings: &ForecastSettings,
     seasons: &[PlannedSeason],
     effects: &[Effect],
-    lags: &[usize],
+    structure: &Structure,
     span: f64,
+    moments: &Moments,
 ) -> Result<System> {
+    let Structure { lags, slope, rough, smooth } = structure;
     let mut components = vec![match settings.trend {
         // With lags the past itself carries the level on, and a slope beside it would be told twice.
         _ if !lags.is_empty() => Component::Level { rate: 1e-6, start: 2.0 },
-        TrendKind::Linear => {
+        TrendKind::Linear if *slope => {
             Component::Trend { level_rate: 1e-4, slope_rate: 1e-9, start: [4.0, 16.0 * span.powi(-2)] }
         }
         TrendKind::Damped => Component::DampedTrend { variance: 1e-6, lifetime: 0.2 * span, start: 4.0 },
-        TrendKind::Level => Component::Level { rate: 1e-4, start: 4.0 },
+        TrendKind::Linear | TrendKind::Level => Component::Level { rate: 1e-4, start: 4.0 },
     }];
-    if lags.is_empty() {
+    if *rough {
         let smoothness = Smoothness::Half;
         components.push(Component::Matern { smoothness, variance: 0.1, lengthscale: 8.0 });
+    }
+    if *smooth {
         let smoothness = Smoothness::ThreeHalves;
         components.push(Component::Matern { smoothness, variance: 0.05, lengthscale: 50.0 });
     }
@@ -145,10 +179,10 @@ pub(super) fn system(
     }
     components.extend(effects.iter().map(|e| Component::Effect { effect: e.clone(), variance: 0.2 }));
     if !lags.is_empty() {
-        components.push(Component::Lags { lags: lags.to_vec(), variance: 0.1 });
+        components.push(Component::Lags { lags: lags.clone(), variance: 0.1 });
     }
     let mut system = System::new(components, 0.03)?;
-    super::fit::reset(&mut system, span);
+    super::fit::reset(&mut system, span, moments);
     Ok(system)
 }
 

@@ -192,6 +192,13 @@ fn harmonics(spectrum: &Spectrum, period: f64, taken: &[PlannedSeason], most: us
     (chosen, gain)
 }
 
+/// What seasons and a quadratic trend leave of rows, on a regular grid of about a step.
+pub(super) fn rest(times: &[f64], targets: &[f64], seasons: &[PlannedSeason]) -> Result<Vec<f64>> {
+    let mut spectrum = Spectrum::new(times, targets)?;
+    seasons.iter().try_for_each(|season| spectrum.remove_season(season))?;
+    Ok(spectrum.rest)
+}
+
 /// Declared seasons with their harmonics, the shortest first.
 pub(super) fn declared(times: &[f64], targets: &[f64], periods: &[f64]) -> Result<Vec<PlannedSeason>> {
     let mut periods: Vec<f64> = periods.iter().copied().filter(|p| *p > 2.0).collect();

@@ -5,8 +5,8 @@ use faer::prelude::*;
 use faer::{Mat, Side};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::grid::{Grid, Lattice};
-use wiski::kernel::{Family, Kernel};
+use wiski::internals::grid::Lattice;
+use wiski::{Family, Grid, Kernel};
 
 pub type Rng = Xoshiro256PlusPlus;
 

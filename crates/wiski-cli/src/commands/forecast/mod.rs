@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use wiski::feature::Column;
+use wiski::Column;
 use wiski::persist::{self, Columns, StoredSeries};
 use wiski::time::{ForecastSettings, Forecaster, Lags, Seasons, TrendKind};
 

@@ -1,5 +1,6 @@
 //! Where rows come from: straight from a file, from a pipe that may pause for hours, or from memory.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -15,6 +16,10 @@ use crate::reading::{self, BadRows};
 pub(crate) struct Feed {
     name: String,
     from: From,
+    /// Rows that were read before their turn.
+    read: VecDeque<input::Result<Row>>,
+    /// How many of the rows that were shown are still to come.
+    shown: usize,
     /// Set by an interrupt: the stream ends in order.
     stop: Arc<AtomicBool>,
 }
@@ -52,10 +57,14 @@ impl Feed {
             if let Some(seed) = shuffle {
                 table.shuffle(seed);
             }
-            return Ok(Self { name, from: From::Memory { table: Box::new(table), next: 0 }, stop });
+            return Ok(Self::of(name, From::Memory { table: Box::new(table), next: 0 }, stop));
         }
         let from = if piped { pipe(rows) } else { From::File(rows) };
-        Ok(Self { name, from, stop })
+        Ok(Self::of(name, from, stop))
+    }
+
+    fn of(name: String, from: From, stop: Arc<AtomicBool>) -> Self {
+        Self { name, from, read: VecDeque::new(), shown: 0, stop }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -78,10 +87,60 @@ impl Feed {
         }
     }
 
+    /// Writes the inputs of rows that come next, at most so many, once all that were shown before have come: those of a
+    /// file, and of a pipe those that are there already. `false` if there is nothing new.
+    pub(crate) fn show_ahead(&mut self, rows: usize, inputs: &mut Vec<f64>) -> bool {
+        if self.shown > 0 {
+            return false;
+        }
+        inputs.clear();
+        match &mut self.from {
+            From::Memory { table, next } => {
+                let width = table.width;
+                let end = table.len().min(*next + rows);
+                inputs.extend_from_slice(&table.inputs[*next * width..end * width]);
+                self.shown = end - *next;
+            }
+            From::File(source) => {
+                while self.read.len() < rows {
+                    let mut row = Row::default();
+                    let read = match source.next(&mut row) {
+                        Ok(true) => Ok(row),
+                        Ok(false) => break,
+                        Err(error) => Err(error),
+                    };
+                    let is_over = matches!(&read, Err(error) if !matches!(error, input::Error::BadRow(_)));
+                    self.read.push_back(read);
+                    if is_over {
+                        break;
+                    }
+                }
+            }
+            From::Pipe(source) => self.read.extend(source.try_iter().take(rows)),
+        }
+        self.read.iter().flatten().for_each(|row| inputs.extend_from_slice(&row.inputs));
+        self.shown += self.read.len();
+        self.shown > 0
+    }
+
     /// The next good row; `false` at the end, and after an interrupt.
     pub(crate) fn next(&mut self, row: &mut Row, bad: &mut BadRows) -> Result<bool> {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(false);
+        }
+        while let Some(read) = self.read.pop_front() {
+            self.shown = self.read.len();
+            match read {
+                Ok(next) => {
+                    *row = next;
+                    return Ok(true);
+                }
+                Err(input::Error::BadRow(error)) => bad.reject(error.row, error.to_string())?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if let From::Memory { .. } = self.from {
+            self.shown = self.shown.saturating_sub(1);
         }
         match &mut self.from {
             From::File(rows) => reading::next(rows, row, bad),

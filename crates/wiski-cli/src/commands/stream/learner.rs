@@ -115,6 +115,19 @@ impl Learner {
         stored.model.predict_noisy(&row.inputs, row.noise).ok()
     }
 
+    /// Whether rows are learned faster if they are known before.
+    pub(crate) fn gains_by_preparing(&self) -> bool {
+        self.stored().model.gains_by_preparing()
+    }
+
+    /// Takes note of the inputs of rows that come next; nothing is learned of them.
+    pub(crate) fn prepare_rows(&mut self, inputs: &[f64]) {
+        match self {
+            Self::Memory(stored) => stored.model.prepare_rows(inputs),
+            Self::Journal { durable, .. } => durable.prepare_rows(inputs),
+        }
+    }
+
     pub(crate) fn step(&mut self, row: &Row) -> wiski::Result<Option<Answer>> {
         match self {
             Self::Memory(stored) => stored.step(row),

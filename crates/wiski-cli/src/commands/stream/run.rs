@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::Horizon;
-use wiski::model::{Prequential, PrequentialClasses};
+use wiski::model::{Prequential, PrequentialClasses, ROWS_TOGETHER};
 use wiski::persist::{self, Answer, Model, Stored, Target};
 
 use super::events::Events;
@@ -81,10 +81,14 @@ impl<'a> Run<'a> {
 
     fn rows_of(&mut self, feed: &mut Feed) -> Result<()> {
         let mut row = Row::default();
-        let mut known = self.learner.rows_to_skip();
-        while self.options.limit.is_none_or(|limit| self.rows < limit)
-            && feed.next(&mut row, &mut self.bad)?
-        {
+        let (mut known, mut coming) = (self.learner.rows_to_skip(), Vec::new());
+        while self.options.limit.is_none_or(|limit| self.rows < limit) {
+            if self.learner.gains_by_preparing() && feed.show_ahead(ROWS_TOGETHER, &mut coming) {
+                self.learner.prepare_rows(&coming);
+            }
+            if !feed.next(&mut row, &mut self.bad)? {
+                break;
+            }
             // Drawn for every row, so that a continued stream holds out the same ones.
             if self.options.holdout > 0.0 && self.chance.random::<f64>() < self.options.holdout {
                 self.held_out.push(row.clone());

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::super::pairs::{self, Pair};
 use super::super::region::{Frame, Region};
 use super::super::{Incumbent, OptimizerSettings, Surrogate};
-use super::{FIRST_NOISE, in_coordinates, scale_of, thorough};
+use super::{FEW_ROWS, FIRST_NOISE, in_coordinates, scale_of, thorough};
 use crate::engine::Engine;
 use crate::error::{Error, Result, length};
 use crate::feature::{FeatureMap, Select};
@@ -44,6 +44,10 @@ const PAIR_POINTS: usize = 8;
 
 /// A sum spends its rank on many blocks, so that it drops smaller eigenvalues.
 const SUM_TOLERANCE: f64 = 1e-4;
+
+/// The most evaluations of fits on one grid of [`MAX_DIM`] axes, each of which takes a tenth of a second with many results:
+/// from hyperparameters that are nearly right, and from the start.
+const FEW_EVALUATIONS: [usize; 2] = [6, 12];
 
 /// A Gaussian process on one grid or several, with the scale of its values, of which large ones are wanted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -141,7 +145,7 @@ impl GridSurrogate {
         }
         let mut new = Self::build(frame, settings, vec![(0..dim).collect()], &hyper, scale, rows)?;
         new.region = Self::first_region(dim, settings, rows);
-        new.learner.refit(&brief())?;
+        new.learner.refit(&within(brief(), dim, rows.len(), FEW_EVALUATIONS[0]))?;
         Ok(new)
     }
 
@@ -174,7 +178,7 @@ impl GridSurrogate {
         let hyper = Hyperparameters { kernels: kernels.collect::<Result<_>>()?, noise };
         let mut new = Self::build(frame, settings, blocks, &hyper, scale, &rows)?;
         new.region = region;
-        new.learner.refit(&thorough())?;
+        new.learner.refit(&within(thorough(), dim, rows.len(), FEW_EVALUATIONS[1]))?;
         if dim > ALL_PAIRS && rows.len() >= PAIRS_FROM {
             new.seek_pairs(settings, &rows)?;
             new.learner.refit(&brief())?;
@@ -361,6 +365,14 @@ impl GridSurrogate {
         self.region = region;
         Ok(())
     }
+}
+
+/// An optimizer with fewer evaluations where each takes long.
+fn within(mut optimizer: LbfgsB, dim: usize, results: usize, evaluations: usize) -> LbfgsB {
+    if dim == MAX_DIM && results > FEW_ROWS {
+        optimizer.max_evaluations = evaluations;
+    }
+    optimizer
 }
 
 /// The results that lie in a frame.

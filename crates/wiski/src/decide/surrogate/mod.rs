@@ -16,12 +16,16 @@ use self::grid::{GridPath, GridPosterior, GridSurrogate};
 use super::{OptimizerSettings, Surrogate};
 use crate::error::{Error, Result};
 use crate::exact::{KernelPosterior, PathSample};
+use crate::kernel::MAX_DIM;
 use crate::learn::{Hyperparameters, Hyperprior, LbfgsB, Rows};
 use crate::model::{OnlineGp, TargetScale};
 use crate::posterior::Prediction;
 
 /// The noise variance to start from, in units of standardized values.
 const FIRST_NOISE: f64 = 0.1;
+
+/// So many rows, at most, tell the hyperparameters that a grid of more begins with.
+const FEW_ROWS: usize = 250;
 
 /// A grid that loses more of a result's log evidence than this is too coarse for the function. With noise it loses
 /// next to nothing.
@@ -44,7 +48,16 @@ impl SurrogateModel {
         if is_exact(settings, rows) {
             return Ok(Self(Form::Exact(Box::new(ExactSurrogate::new(dim, settings, rows)?))));
         }
-        Ok(Self(Form::Grids(Box::new(GridSurrogate::new(dim, settings, rows)?))))
+        // On one grid hyperparameters are those of an exact process on some of the rows, to a few steps.
+        let is_like_exact = rows.len() > FEW_ROWS && dim <= MAX_DIM && can_be_exact(settings);
+        let grids = if is_like_exact {
+            let every = rows.len().div_ceil(FEW_ROWS);
+            let exact = ExactSurrogate::new(dim, settings, &rows.filter(|i| i % every == 0))?;
+            GridSurrogate::after(&exact.process().hyperparameters()?, dim, settings, rows)?
+        } else {
+            GridSurrogate::new(dim, settings, rows)?
+        };
+        Ok(Self(Form::Grids(Box::new(grids))))
     }
 
     /// The number of dimensions.
@@ -162,12 +175,21 @@ impl SurrogateModel {
                 let dim = exact.process().dim();
                 let hyper = exact.process().hyperparameters()?;
                 let fitted = GridSurrogate::after(&hyper, dim, settings, all).and_then(|grids| {
-                    // What suits the exact process may not suit a coarse grid, which then needs a fit of its own.
-                    let is_worse = lost(exact, &grids)? > COARSE;
-                    if is_worse { GridSurrogate::new(dim, settings, all) } else { Ok(grids) }
+                    let lost = lost(exact, &grids)?;
+                    // What suits the exact process may not suit a coarse grid, which then needs a fit of its own. On a
+                    // grid of most axes that takes seconds: there it waits until the exact process cannot stay.
+                    let is_last = dim < MAX_DIM || exact.stays || settings.local.is_some();
+                    let is_worse = dim <= MAX_DIM && is_last && lost > COARSE;
+                    if is_worse {
+                        let own = GridSurrogate::new(dim, settings, all)?;
+                        let lost = self::lost(exact, &own)?;
+                        Ok((own, lost))
+                    } else {
+                        Ok((grids, lost))
+                    }
                 });
-                let mut grids = match fitted {
-                    Ok(grids) => grids,
+                let (mut grids, lost) = match fitted {
+                    Ok(fitted) => fitted,
                     // The exact process stays until grids succeed.
                     Err(error) => {
                         let prediction = exact.observe(settings, all)?;
@@ -175,7 +197,7 @@ impl SurrogateModel {
                         return Ok(Some(prediction));
                     }
                 };
-                let is_coarse = settings.local.is_none() && lost(exact, &grids)? > COARSE;
+                let is_coarse = settings.local.is_none() && lost > COARSE;
                 if is_coarse && !exact.stays {
                     exact.stays = true;
                     return Ok(Some(exact.observe(settings, all)?));
@@ -216,9 +238,12 @@ fn lost(exact: &ExactSurrogate, grids: &GridSurrogate) -> Result<f64> {
 
 /// Whether the results are few enough for an exact process, and the settings such that it can have them.
 fn is_exact(settings: &OptimizerSettings, rows: &Rows) -> bool {
-    rows.len() <= settings.exact_until
-        && settings.local != Some(true)
-        && ExactSurrogate::can_have(settings.family)
+    rows.len() <= settings.exact_until && can_be_exact(settings)
+}
+
+/// Whether the settings are such that an exact process can have results.
+fn can_be_exact(settings: &OptimizerSettings) -> bool {
+    settings.local != Some(true) && ExactSurrogate::can_have(settings.family)
 }
 
 /// Mean and deviation of the values.

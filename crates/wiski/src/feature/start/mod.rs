@@ -30,7 +30,7 @@
 //! Rows taken from data are scaled to one variance, see [`Projection::rescale`].
 //!
 //! ```
-//! use wiski::feature::{Moments, start};
+//! use wiski::internals::feature::{Moments, start};
 //!
 //! let x = [2.0, 2.1, -1.0, -0.9, 0.5, 0.4, -1.5, -1.6];
 //! let p = start::principal(&Moments::from_rows(&x, 2)?, 1)?;

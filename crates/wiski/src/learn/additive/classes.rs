@@ -1,13 +1,13 @@
 //! Features that many classes share: grids of columns, and inducing points beside them.
 //!
-//! Every class has a latent function of its own on the same features ([`crate::likelihood`]). Points and length-scales
+//! Every class has a latent function of its own on the same features ([`internals::likelihood`](crate::internals::likelihood)). Points and length-scales
 //! maximize the *sum* of the classes' bounds, scales are each class's own. Several forms of the sum compete, from simple
 //! to rich, by what a classifier is judged by: the log-loss of labels on held-out rows. With few rows for many columns a
 //! length-scale for each column, or a scale for each grid and class, is more than the rows can bear, and points with one
 //! length-scale for all columns are hard to beat.
 //!
 //! With C classes, n rows and p features a step of the search costs what it costs for one target and C times O(p³)
-//! ([`crate::learn::points`]).
+//! ([`internals::learn::points`](crate::internals::learn::points)).
 
 use super::inducing::learned_hyperparameters;
 use super::{AdditiveSearch, FEWEST_ROWS};

@@ -1,6 +1,6 @@
 //! Inducing points beside the grids of a sum: what three or more columns do together.
 //!
-//! The points are learned beside the grids of a fitted sum, whose features stand meanwhile ([`crate::learn::points`]);
+//! The points are learned beside the grids of a fitted sum, whose features stand meanwhile ([`internals::learn::points`](crate::internals::learn::points));
 //! then all scales and the noise are fitted together on the statistics, as those of any sum.
 
 use std::sync::Arc;

@@ -13,7 +13,8 @@
 //! shortens the step.
 //!
 //! ```
-//! use wiski::learn::{Bounds, FnObjective, LbfgsB};
+//! use wiski::LbfgsB;
+//! use wiski::internals::learn::{Bounds, FnObjective};
 //!
 //! let mut rosenbrock = FnObjective::new(2, |x, g| {
 //!     let (a, b) = (1.0 - x[0], x[1] - x[0] * x[0]);
@@ -41,7 +42,7 @@ mod tests;
 pub use run::Workspace;
 
 use super::{Bounds, Objective};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The method's settings. `LbfgsB::default()` suits smooth functions of order 1.
 #[derive(Debug, Clone, PartialEq)]

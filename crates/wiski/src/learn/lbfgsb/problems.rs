@@ -1,7 +1,7 @@
 //! Test problems with their gradients.
 
+use crate::error::{Error, Result};
 use crate::learn::{FnObjective, Objective};
-use crate::{Error, Result};
 
 /// A boxed objective, so that a table can hold different ones.
 pub(super) type Problem = Box<dyn Objective>;

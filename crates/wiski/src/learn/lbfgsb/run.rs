@@ -6,9 +6,10 @@ use super::saddle::dot;
 use super::search::{Sample, Search, Verdict};
 use super::subspace::Subspace;
 use super::{LbfgsB, Minimum, Stop};
+use crate::error::{self, Error, Result};
+use crate::interrupt;
 use crate::learn::objective::{evaluate_start, evaluate_trial};
 use crate::learn::{Bounds, Objective};
-use crate::{Error, Result, error, interrupt};
 
 /// The most evaluations of one line search.
 const MAX_TRIALS: usize = 20;

@@ -23,7 +23,7 @@
 //! n (p + M) numbers, in single precision by default.
 //!
 //! ```
-//! use wiski::learn::points::{PointsNoise, PointsOutput, PointsRows, PointsSearch};
+//! use wiski::internals::learn::points::{PointsNoise, PointsOutput, PointsRows, PointsSearch};
 //!
 //! let x: Vec<f64> = (0..200).map(|i| (f64::from(i) * 0.7548).fract()).collect();
 //! let y: Vec<f64> = x.chunks(2).map(|x| (6.0 * x[0] * x[1]).sin() - 0.5).collect();

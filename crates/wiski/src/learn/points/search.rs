@@ -167,13 +167,14 @@ impl PointsSearch {
             };
             // The exact process has few unknowns and often little noise: worth all digits.
             let precision = if moving { self.precision } else { Precision::Double };
-            let mut fit = Fit::new(table, Numerics { precision, ..numerics }, parameters, moving);
-            if moving {
-                self.climb(&mut fit, table.len(), PointsStage::Training, self.training, &mut log)?;
+            let numerics = Numerics { precision, ..numerics };
+            parameters = if moving {
+                self.climbed(table, numerics, parameters, PointsStage::Training, self.training, &mut log)?
             } else {
+                let mut fit = Fit::new(table, numerics, parameters, false);
                 self.polish(&mut fit, table.len(), &mut log)?;
-            }
-            parameters = fit.parameters().clone();
+                fit.parameters().clone()
+            };
         }
         let family = numerics.family;
         let posterior =
@@ -224,9 +225,8 @@ impl PointsSearch {
             let lengthscales = start::lengthscales(start, &small);
             let centers = start::centers(&small, &lengthscales, self.start_points.min(self.points), rng);
             let parameters = Parameters { centers, lengthscales, scales: start_scales(&small, SIGNAL) };
-            let mut fit = Fit::new(&small, numerics, parameters, true);
-            self.climb(&mut fit, small.len(), PointsStage::Start(start), self.start_training, log)?;
-            let parameters = fit.parameters().clone();
+            let stage = PointsStage::Start(start);
+            let parameters = self.climbed(&small, numerics, parameters, stage, self.start_training, log)?;
             let score = if held.len() > 0 {
                 let (family, jitter) = (numerics.family, self.jitter);
                 PointsPosterior::of_table(family, units.clone(), jitter, &small, &parameters, self.threads)?
@@ -246,6 +246,27 @@ impl PointsSearch {
             Some((_, parameters)) => Ok((parameters, scores)),
             None => Err(Error::WarmUp { reason: "no start of inducing points could be tried".into() }),
         }
+    }
+
+    /// Where Adam leads. With next to no noise the rounding of single precision may be larger than what it leaves, and
+    /// nothing can be factorized: then all is done in double precision.
+    fn climbed(
+        &self,
+        table: &Table,
+        numerics: Numerics,
+        start: Parameters,
+        stage: PointsStage,
+        training: PointsTraining,
+        log: &mut Log,
+    ) -> Result<Parameters> {
+        let mut fit = Fit::new(table, numerics, start.clone(), true);
+        let mut climbed = self.climb(&mut fit, table.len(), stage, training, log);
+        if climbed.is_err() && climbed != Err(Error::Interrupted) && numerics.precision == Precision::Single {
+            let numerics = Numerics { precision: Precision::Double, ..numerics };
+            fit = Fit::new(table, numerics, start, true);
+            climbed = self.climb(&mut fit, table.len(), stage, training, log);
+        }
+        climbed.map(|()| fit.parameters().clone())
     }
 
     /// Adam on all rows; ends at the best point seen.

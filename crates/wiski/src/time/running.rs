@@ -1,0 +1,302 @@
+//! A fitted series: the filter as rows come, the past that lags need, and forecasts that are compared with what came.
+
+use serde::{Deserialize, Serialize};
+
+use super::ahead::{self, Future};
+use super::calibration::Calibration;
+use super::filter::{Belief, Scratch};
+use super::likelihood::Series;
+use super::plan::PlannedSeason;
+use super::system::{Inputs, System};
+use super::window::{Window, fill_gaps};
+
+/// Forecasts in flight that will be compared with what comes.
+const IN_FLIGHT: usize = 8;
+/// The fewest steps between two of them: each holds a covariance.
+const FEWEST_APART: usize = 4;
+
+/// What was expected of a row before it was learned, in the unit of the target.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepAhead {
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation, noise included.
+    pub std: f64,
+}
+
+/// What a fit has found, and the filter since.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Running {
+    pub(super) origin: f64,
+    pub(super) step: f64,
+    /// Standardized y = (y − shift)/factor.
+    pub(super) shift: f64,
+    pub(super) factor: f64,
+    pub(super) seasons: Vec<PlannedSeason>,
+    pub(super) system: System,
+    pub(super) belief: Belief,
+    /// The belief before the window, if rows have left it, and in the middle of it.
+    pub(super) start: Option<Belief>,
+    pub(super) middle: Option<Belief>,
+    /// How many rows of the window the one in the middle has seen.
+    #[serde(default)]
+    pub(super) middle_at: usize,
+    /// The series at every step up to the last row, standardized, gaps filled with what was expected; for lags.
+    #[serde(with = "crate::saved::floats")]
+    pub(super) past: Vec<f64>,
+    pub(super) past_to: i64,
+    pub(super) calibration: Calibration,
+    /// Beliefs that forecasts will be compared from: the step of each, and the past at it.
+    pub(super) flights: Vec<Flight>,
+    pub(super) next_flight: i64,
+    #[serde(skip)]
+    pub(super) scratch: Option<Scratch>,
+    #[serde(skip)]
+    pub(super) lagged: Vec<f64>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Flight {
+    pub(super) step: i64,
+    pub(super) belief: Belief,
+    #[serde(with = "crate::saved::floats")]
+    pub(super) past: Vec<f64>,
+}
+
+impl Running {
+    /// The number of the step of a new row.
+    pub(super) fn step_of(&self, window: &Window, time: f64) -> i64 {
+        match (window.times.last(), window.steps.last()) {
+            (Some(last), Some(step)) => step + ((time - last) / self.step).round().min(1e15) as i64,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn tau(&self, time: f64) -> f64 {
+        (time - self.origin) / self.step
+    }
+
+    /// The past that lags need, ending a step before `step`; `None` if it is not known so far back.
+    pub(super) fn lagged(&self, step: i64, out: &mut Vec<f64>) -> bool {
+        out.clear();
+        for &lag in self.system.lags() {
+            let back = self.past_to - (step - lag as i64);
+            let place = self.past.len() as i64 - 1 - back;
+            if place < 0 || back < 0 {
+                return false;
+            }
+            out.push(self.past[place as usize]);
+        }
+        true
+    }
+
+    /// Puts a value into the past at a step, which is at most one after the last.
+    pub(super) fn remember(&mut self, step: i64, value: f64) {
+        let most = self.system.lags().iter().max().copied().unwrap_or(0) + 1;
+        if most == 1 {
+            return;
+        }
+        match self.past.last_mut() {
+            // Two rows in one step: the later one counts.
+            Some(last) if step <= self.past_to => *last = value,
+            _ => self.past.push(value),
+        }
+        self.past_to = step;
+        if self.past.len() > 2 * most {
+            self.past.drain(..self.past.len() - most);
+        }
+    }
+
+    /// The next steps after the last one, with the inputs of the newest row.
+    pub(super) fn regular(&self, count: usize, window: &Window) -> Future {
+        let last = window.x(window.times.len() - 1);
+        Future {
+            times: (1..=count).map(|k| self.belief.time() + k as f64).collect(),
+            inputs: last.iter().copied().cycle().take(last.len() * count).collect(),
+            width: last.len(),
+            past: self.past.clone(),
+        }
+    }
+
+    /// Learns the row at a place of the window; what was expected of it.
+    pub(super) fn learn(&mut self, window: &Window, i: usize) -> StepAhead {
+        let (time, step) = (self.tau(window.times[i]), window.steps[i]);
+        let mut scratch = self.scratch.take().unwrap_or_else(|| Scratch::new(&self.system));
+        let mut lagged = std::mem::take(&mut self.lagged);
+        // Gaps before this row are filled first, so that its lags are there.
+        if !self.system.lags().is_empty() && step - self.past_to > 1 && !self.past.is_empty() {
+            let fill = self.past[self.past.len() - 1];
+            self.fill(window, i, step - 1, fill);
+        }
+        let complete = self.lagged(step, &mut lagged);
+        if !complete {
+            lagged.resize(self.system.lags().len(), 0.0);
+        }
+        let row = Inputs { time, x: window.x(i), lagged: &lagged };
+        let y = window.target(i).map(|y| (y - self.shift) / self.factor);
+        let expected = self.belief.step(&self.system, &row, y.filter(|_| complete), &mut scratch);
+        self.lagged = lagged;
+        self.scratch = Some(scratch);
+        self.remember(step, y.unwrap_or(expected.mean));
+        self.compare(window, i);
+        StepAhead {
+            mean: self.shift + self.factor * expected.mean,
+            std: self.factor * expected.variance.sqrt(),
+        }
+    }
+
+    /// Fills the past up to a step with what is expected there.
+    pub(super) fn fill(&mut self, window: &Window, row: usize, to: i64, fallback: f64) {
+        let gap = to - self.past_to;
+        let most = self.system.lags().iter().max().copied().unwrap_or(0) as i64 + 1;
+        if gap <= 0 {
+            return;
+        }
+        if gap > 2 * most {
+            self.past.clear();
+            self.past_to = to;
+            return;
+        }
+        let width = window.x(row).len();
+        let inputs = window.x(row).iter().copied().cycle().take(width * gap as usize).collect();
+        let first = self.belief.time();
+        let times = (1..=gap).map(|k| first + k as f64).collect();
+        let future = Future { times, inputs, width, past: self.past.clone() };
+        let filled = ahead::means(&self.system, &self.belief, &future).mean;
+        self.past.extend(filled.iter().map(|v| if v.is_finite() { *v } else { fallback }));
+        self.past_to = to;
+        let most = most as usize;
+        if self.past.len() > 3 * most {
+            self.past.drain(..self.past.len() - 2 * most);
+        }
+    }
+
+    /// Compares forecasts in flight that have landed with the rows that came, and starts a new one now and then.
+    pub(super) fn compare(&mut self, window: &Window, i: usize) {
+        let horizon = self.calibration.horizon();
+        if horizon == 0 {
+            return;
+        }
+        let step = window.steps[i];
+        let apart = horizon.div_ceil(IN_FLIGHT).max(FEWEST_APART);
+        while self.flights.first().is_some_and(|f| f.step + horizon as i64 <= step) {
+            let flight = self.flights.remove(0);
+            self.land(window, i, &flight, apart);
+        }
+        if step >= self.next_flight && self.flights.len() < IN_FLIGHT + 1 {
+            self.next_flight = step + apart as i64;
+            let flight = Flight { step, belief: self.belief.clone(), past: self.past.clone() };
+            self.flights.push(flight);
+        }
+    }
+
+    pub(super) fn land(&mut self, window: &Window, last: usize, flight: &Flight, apart: usize) {
+        let horizon = self.calibration.horizon();
+        let from = window.steps[..=last].partition_point(|s| *s <= flight.step);
+        let rows = from..window.steps[..=last].partition_point(|s| *s <= flight.step + horizon as i64);
+        if rows.is_empty() || (from == 0 && window.steps[0] > flight.step + 1) {
+            return;
+        }
+        let width = window.x(last).len();
+        let lagged = !self.system.lags().is_empty();
+        if lagged && rows.len() != horizon {
+            // Lags need every step.
+            return;
+        }
+        let future = Future {
+            times: rows.clone().map(|k| self.tau(window.times[k])).collect(),
+            inputs: window.inputs[rows.start * width..rows.end * width].to_vec(),
+            width,
+            past: flight.past.clone(),
+        };
+        let means = ahead::means(&self.system, &flight.belief, &future).mean;
+        let thresholds = self.calibration.thresholds();
+        for (k, mean) in rows.zip(means) {
+            let ahead = (window.steps[k] - flight.step).max(1) as usize;
+            if let Some(y) = window.target(k) {
+                let error = (y - self.shift) / self.factor - mean;
+                self.calibration.learn(ahead, error, apart, &thresholds);
+            }
+        }
+    }
+
+    /// The rows of the window as a system with these lags sees them.
+    pub(super) fn series_of(&self, window: &Window) -> Series {
+        self.series(window, 0)
+    }
+
+    pub(super) fn series(&self, window: &Window, from: usize) -> Series {
+        let lags = self.system.lags();
+        let width = window.x(0).len();
+        let mut out = Series { width, lags: lags.len(), ..Series::default() };
+        // Values by step, gaps filled by straight lines: only for learning hyperparameters.
+        let first = window.steps[0];
+        let span = (window.steps[window.steps.len() - 1] - first) as usize + 1;
+        let mut values = Vec::new();
+        if !lags.is_empty() {
+            values = vec![f64::NAN; span];
+            for (i, step) in window.steps.iter().enumerate() {
+                if let Some(y) = window.target(i) {
+                    values[(step - first) as usize] = (y - self.shift) / self.factor;
+                }
+            }
+            fill_gaps(&mut values);
+        }
+        for i in from..window.times.len() {
+            out.times.push(self.tau(window.times[i]));
+            out.inputs.extend_from_slice(window.x(i));
+            let place = (window.steps[i] - first) as usize;
+            let complete = lags.iter().all(|lag| place >= *lag);
+            let y = window.target(i).filter(|_| complete);
+            out.targets.push(y.map_or(f64::NAN, |y| (y - self.shift) / self.factor));
+            out.lagged.extend(lags.iter().map(|lag| if place >= *lag { values[place - lag] } else { 0.0 }));
+        }
+        out
+    }
+
+    /// Filters the window from its beginning; forecasts are compared from a quarter of it on.
+    pub(super) fn replay(&mut self, window: &Window, memory: usize, horizon: usize) {
+        self.scratch = None;
+        let begin = |running: &mut Self| {
+            let first = running.tau(window.times[0]);
+            running.belief = running.start.clone().unwrap_or_else(|| Belief::prior(&running.system, first));
+            running.past.clear();
+            running.past_to = window.steps[0] - 1;
+            running.flights.clear();
+            (running.middle, running.middle_at) = (None, 0);
+        };
+        begin(self);
+        self.calibration = Calibration::default();
+        (0..window.times.len()).for_each(|i| {
+            self.learn(window, i);
+        });
+        // The deviations that forecasts have, from where the window ends.
+        let future = self.regular(horizon, window);
+        let joint = ahead::joint(&self.system, &self.belief, &future, false);
+        let span = (window.steps[window.steps.len() - 1] - window.steps[0]) as f64;
+        let deviations = joint.variance.iter().map(|v| v.max(1e-300).sqrt()).collect();
+        self.calibration = Calibration::new(deviations, span);
+        begin(self);
+        self.next_flight = window.steps[window.steps.len() / 4];
+        for i in 0..window.times.len() {
+            self.learn(window, i);
+            self.note_middle(i + 1, memory);
+        }
+    }
+
+    /// Keeps the belief after half of the memory, when the window has so many rows.
+    pub(super) fn note_middle(&mut self, rows: usize, memory: usize) {
+        if rows == memory / 2 {
+            (self.middle, self.middle_at) = (Some(self.belief.clone()), rows);
+        }
+    }
+
+    /// Lets go of the rows before the middle: the belief there stands for them. Returns how many they are.
+    pub(super) fn leave_half(&mut self, rows: usize, memory: usize) -> usize {
+        // Files of before do not say.
+        let leaving = if self.middle_at == 0 { memory / 2 } else { self.middle_at };
+        self.start = self.middle.take();
+        (self.middle, self.middle_at) = (Some(self.belief.clone()), rows - leaving);
+        leaving
+    }
+}

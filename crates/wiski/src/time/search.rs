@@ -1,0 +1,184 @@
+//! What a fit does: seasons, structure, lags and hyperparameters from the rows in memory.
+
+use super::calibration::Calibration;
+use super::filter::Belief;
+use super::fit::{self, Effort};
+use super::moments::Moments;
+use super::plan::{self, ForecastSettings, Lags, Seasons, Structure};
+use super::running::Running;
+use super::seasons;
+use super::window::{Window, median_gap};
+use crate::error::{Error, Result};
+use crate::threads;
+
+/// The rows before the first fit, unless it is asked for earlier.
+pub(super) const FIRST_FIT: usize = 256;
+/// The longest horizon that intervals are checked for, in steps.
+const LONGEST_CHECK: usize = 1024;
+/// A fit may spend about this many multiply-adds on an evaluation: rows times coordinates squared.
+const FIT_WORK: f64 = 4e7;
+/// From so many coordinates on one structure is fitted, from one start.
+const MANY: usize = 40;
+
+impl Running {
+    /// What a fit to rows leads to, whether or not others have left memory before them: the numbers of their steps, and the
+    /// filter at their end.
+    pub(super) fn refitted(
+        mut window: Window,
+        settings: &ForecastSettings,
+        earlier: Option<Self>,
+        trimmed: bool,
+    ) -> Result<(Vec<i64>, Self)> {
+        let running = match earlier {
+            Some(mut running) if trimmed => {
+                running.refine(&window, settings)?;
+                running
+            }
+            earlier => Self::found(&mut window, settings, earlier.as_ref())?,
+        };
+        Ok((window.steps, running))
+    }
+
+    /// Hyperparameters refined on the window, from the belief before it.
+    pub(super) fn refine(&mut self, window: &Window, settings: &ForecastSettings) -> Result<()> {
+        let from = self.rows_to_fit(window);
+        let series = self.series(window, from);
+        let start = if from == 0 { self.start.clone() } else { None };
+        let before = self.system.clone();
+        let effort = Effort { starts: 1, first: 0, best: 12 };
+        let moments = self.moments(window)?;
+        if let Err(error) = fit::fit(&mut self.system, &series, start.as_ref(), &moments, effort) {
+            self.system = before;
+            return Err(error);
+        }
+        let horizon = self.calibration.horizon();
+        self.replay(window, settings.memory, horizon);
+        Ok(())
+    }
+
+    /// What differences of the window's rows say.
+    pub(super) fn moments(&self, window: &Window) -> Result<Moments> {
+        let known = (0..window.times.len()).filter(|i| window.has[*i]);
+        let standardized =
+            |i: usize| (self.tau(window.times[i]), (window.targets[i] - self.shift) / self.factor);
+        let (times, targets): (Vec<f64>, Vec<f64>) = known.map(standardized).unzip();
+        Moments::of(&times, &targets, &self.seasons)
+    }
+
+    /// The first row that a fit reads: all of them, unless that would take long.
+    pub(super) fn rows_to_fit(&self, window: &Window) -> usize {
+        let p = self.system.dim() as f64;
+        let affordable = (FIT_WORK / (p * p)) as usize;
+        window.times.len().saturating_sub(affordable.max(512))
+    }
+
+    /// Structure and hyperparameters from the window.
+    pub(super) fn found(
+        window: &mut Window,
+        settings: &ForecastSettings,
+        earlier: Option<&Self>,
+    ) -> Result<Self> {
+        let step = settings.step.unwrap_or_else(|| median_gap(&window.times));
+        let regular = window.count_steps(step);
+        let known: Vec<usize> = (0..window.times.len()).filter(|i| window.has[*i]).collect();
+        let n = known.len() as f64;
+        let shift = known.iter().map(|i| window.targets[*i]).sum::<f64>() / n;
+        let variance = known.iter().map(|i| (window.targets[*i] - shift).powi(2)).sum::<f64>() / n;
+        let factor = if variance > 0.0 { variance.sqrt() } else { 1.0 };
+        let origin = window.times[0];
+        let times: Vec<f64> = known.iter().map(|i| (window.times[*i] - origin) / step).collect();
+        let targets: Vec<f64> = known.iter().map(|i| (window.targets[*i] - shift) / factor).collect();
+        let seasons = match &settings.seasons {
+            _ if known.len() < 16 => Vec::new(),
+            Seasons::Auto => seasons::found(&times, &targets)?,
+            Seasons::Given(periods) => {
+                let periods: Vec<f64> = periods.iter().map(|p| p / step).collect();
+                seasons::declared(&times, &targets, &periods)?
+            }
+        };
+        let span = (times[times.len() - 1] - times[0]).max(10.0);
+        let effects = plan::effects(&settings.columns, &window.inputs, &seasons)?;
+        let lag_sets: Vec<Vec<usize>> = match &settings.lags {
+            Lags::Given(lags) => {
+                let mut lags = lags.clone();
+                lags.sort_unstable();
+                lags.dedup();
+                vec![lags]
+            }
+            Lags::Auto if regular && known.len() >= 128 => {
+                vec![Vec::new(), plan::lags(&seasons, known.len())]
+            }
+            Lags::Auto => vec![Vec::new()],
+        };
+        let longest = seasons.iter().map(|s| s.period).filter(|p| 6.0 * p <= span).fold(8.0, f64::max);
+        let horizon = settings.horizon.map_or(longest, |h| h / step).round();
+        // At least a fourth of the window is left for forecasts to start from.
+        let horizon = (horizon.max(1.0) as usize).min(LONGEST_CHECK).min((0.5 * span) as usize).max(1);
+        let window = &*window;
+        let moments = Moments::of(&times, &targets, &seasons)?;
+        let start = |structure: &Structure| -> Result<Self> {
+            let system = plan::system(settings, &seasons, &effects, structure, span, &moments)?;
+            Ok(Self {
+                origin,
+                step,
+                shift,
+                factor,
+                seasons: seasons.clone(),
+                belief: Belief::prior(&system, 0.0),
+                system,
+                start: None,
+                middle: None,
+                middle_at: 0,
+                past: Vec::new(),
+                past_to: 0,
+                calibration: Calibration::default(),
+                flights: Vec::new(),
+                next_flight: 0,
+                scratch: None,
+                lagged: Vec::new(),
+            })
+        };
+        // Akaike's criterion for few rows: the log density of a structure, less what learning k hyperparameters adds to it.
+        let fitted = |structure: Structure| -> Result<(f64, Self)> {
+            let mut running = start(&structure)?;
+            // What few rows said is no start for more of them: of a short series every fit searches as the first one does.
+            let follows = window.times.len() > FIRST_FIT;
+            let known = follows && earlier.is_some_and(|e| running.system.follow(&e.system));
+            let series = running.series(window, running.rows_to_fit(window));
+            let effort = match running.system.dim() {
+                _ if known => Effort { starts: 1, first: 0, best: 30 },
+                0..MANY if running.system.lags().is_empty() => Effort { starts: 3, first: 14, best: 50 },
+                _ => Effort { starts: 1, first: 0, best: 40 },
+            };
+            let density = fit::fit(&mut running.system, &series, None, &moments, effort)?;
+            let k = running.system.parameters().len() as f64;
+            Ok((density - k * n / (n - k - 1.0).max(0.1), running))
+        };
+        let best_of = |structures: Vec<Structure>| -> Result<Self> {
+            let mut best: Option<(f64, Self)> = None;
+            for tried in threads::map(usize::MAX, structures, fitted) {
+                let (value, running) = tried?;
+                if best.as_ref().is_none_or(|(most, _)| value > *most) {
+                    best = Some((value, running));
+                }
+            }
+            let (_, mut running) = best.ok_or(Error::NotReady { operation: "a fit" })?;
+            running.replay(window, settings.memory, horizon);
+            Ok(running)
+        };
+        let of_lags = |lags: Vec<usize>| -> Result<(f64, Self)> {
+            let whole = Structure::whole(lags);
+            let small = whole.lags.is_empty() && start(&whole)?.system.dim() < MANY;
+            let running = best_of(if small { whole.simpler(settings.trend) } else { vec![whole] })?;
+            Ok((running.calibration.loss().unwrap_or(0.0), running))
+        };
+        let mut best: Option<(f64, Self)> = None;
+        for tried in threads::map(usize::MAX, lag_sets, of_lags) {
+            let (loss, running) = tried?;
+            if best.as_ref().is_none_or(|(least, _)| loss < *least) {
+                best = Some((loss, running));
+            }
+        }
+        best.map(|(_, running)| running).ok_or(Error::NotReady { operation: "a fit" })
+    }
+}
