@@ -18,9 +18,9 @@ const MOST_LEVELS: usize = 1000;
 /// What kind of model, and how it learns.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ModelOptions {
-    /// How rows become coordinates: identity, points:512 (a sum of small grids with inducing points over all inputs
-    /// where they help), additive (the grids alone; additive:12 for twelve directions), project:2 (a learned projection
-    /// to two), mlp:64,64:2 (a perceptron), or auto: identity for one or two inputs, else points:512
+    /// How rows become coordinates: identity, points (a sum of small grids with inducing points over all inputs
+    /// where they help; points:256 for so many), additive (the grids alone; additive:12 for twelve directions), project:2 (a learned projection
+    /// to two), mlp:64,64:2 (a perceptron), or auto: identity for one or two inputs, else points
     /// [default: auto]
     #[arg(long, value_name = "MAP")]
     features: Option<String>,

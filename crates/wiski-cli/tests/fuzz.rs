@@ -126,7 +126,7 @@ fn snapshots() -> Vec<Vec<u8>> {
     let small = Settings { warm_up: Some(30), memory: 60, ..Settings::default() };
     let settings = [
         Settings { grid: vec![6], ..small.clone() },
-        Settings { features: Features::Points { count: 8 }, ..small.clone() },
+        Settings { features: Features::Points { count: Some(8) }, ..small.clone() },
         Settings { features: "additive:2".parse().unwrap(), ..small.clone() },
         Settings { features: "project:1".parse().unwrap(), grid: vec![8], ..small.clone() },
     ];

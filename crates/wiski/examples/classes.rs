@@ -39,7 +39,7 @@ fn main() {
         Some("identity") => Features::Identity,
         Some(points) => {
             let count = points.strip_prefix("points:").expect("additive, identity or points:M");
-            Features::Points { count: count.parse().expect("a number of points") }
+            Features::Points { count: Some(count.parse().expect("a number of points")) }
         }
     };
     println!("set            rows  accuracy  log-loss    ECE   seconds   µs/row  by 16s   rank  blocks");

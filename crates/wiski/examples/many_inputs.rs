@@ -126,7 +126,7 @@ fn run(set: &Set, model: &str, sorted_by: &str, split: u64, seed: u64) -> Run {
     let (auto, twentieth) = (model != "paper", train.len() / 20);
     let settings = if auto {
         let features = match model.strip_prefix("points:") {
-            Some(count) => Features::Points { count: count.parse().expect("a number of points") },
+            Some(count) => Features::Points { count: Some(count.parse().expect("a number of points")) },
             None => Features::Auto,
         };
         Settings { features, columns: set.columns.clone(), seed, ..Settings::default() }

@@ -82,7 +82,19 @@ fn run(name: &str, table: &Table, options: &Options) {
         let memory = table.select(&train[..train.len().min(options.number("--rows", 8192))]);
         let search = search(options, split);
         let clock = cpu_seconds();
-        let learned = memory.with(|rows| search.run(rows, &mut |_| true)).expect("a search");
+        let mut learned = if options.has("--resume") {
+            let part: Vec<usize> = (0..memory.y.len()).filter(|i| i % 4 != 0).collect();
+            memory.select(&part).with(|rows| search.run(rows, &mut |_| true))
+        } else {
+            memory.with(|rows| search.run(rows, &mut |_| true))
+        }
+        .expect("a search");
+        if options.has("--resume") {
+            let mut on = search.clone();
+            on.training.steps = options.number("--resume", 40);
+            on.training.rate = options.number("--resume-rate", 0.05);
+            learned = memory.with(|rows| on.continued(rows, &learned, &mut |_| true)).expect("a search");
+        }
         let seconds = cpu_seconds() - clock;
         let posterior =
             table.select(train).with(|rows| learned.posterior(rows, search.threads)).expect("a fit");

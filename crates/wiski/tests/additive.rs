@@ -386,7 +386,7 @@ fn the_policy_follows_the_number_of_columns() {
         let settings = Settings { features: Features::Auto, warm_up, ..Settings::default() };
         OnlineRegressor::new(d, settings).unwrap().settings().features.clone()
     };
-    let additive = Features::Points { count: 512 };
+    let additive = Features::Points { count: Some(512) };
     assert_eq!(resolved(1, None), Features::Identity);
     assert_eq!(resolved(2, None), Features::Identity);
     assert_eq!(resolved(3, None), additive);
@@ -439,7 +439,7 @@ fn points_stand_beside_the_grids_where_they_help() {
         (squares.sum::<f64>() / test.len() as f64).sqrt()
     };
     let grids = fitted(Features::Additive { directions: None });
-    let mut points = fitted(Features::Points { count: 150 });
+    let mut points = fitted(Features::Points { count: Some(150) });
     let block = points.blocks().pop().unwrap();
     assert_eq!(block.reads.len(), 4, "the last block reads every column");
     assert!(block.is_points && points.blocks().iter().filter(|block| block.is_points).count() == 1);
@@ -498,7 +498,7 @@ fn four(n: usize, seed: u64) -> Vec<([f64; 4], f64)> {
 /// A model that is frozen and learns all rows is the sum of itself and its shards, at the same hyperparameters.
 #[test]
 fn shards_of_a_frozen_model_merge_to_the_model_that_learned_all_rows() {
-    for features in [Features::Additive { directions: None }, Features::Points { count: 64 }] {
+    for features in [Features::Additive { directions: None }, Features::Points { count: Some(64) }] {
         let settings =
             Settings { features, warm_up: Some(300), schedule: wiski::Schedule::Off, ..Settings::default() };
         let mut base = OnlineRegressor::new(4, settings).unwrap();

@@ -39,7 +39,7 @@ fn covered(model: &OnlineRegressor, factor: f64) -> (f64, f64) {
 
 #[test]
 fn bands_widen_beyond_the_rows() {
-    for features in [Features::Additive { directions: None }, Features::Points { count: 128 }] {
+    for features in [Features::Additive { directions: None }, Features::Points { count: Some(128) }] {
         let model = trained(features.clone(), 600);
         let (_, inside) = covered(&model, 0.5);
         // At twice the spread most columns are inside their range and only their combination is new.

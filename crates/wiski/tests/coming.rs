@@ -19,7 +19,7 @@ fn rows() -> Vec<([f64; 4], f64)> {
 
 /// Inducing points from the first 350 rows, so many that rows wait for the factor; refits on the way to the last.
 fn settings() -> Settings {
-    Settings { features: Features::Points { count: 257 }, memory: 350, ..Settings::default() }
+    Settings { features: Features::Points { count: Some(257) }, memory: 350, ..Settings::default() }
 }
 
 /// Blocks as a file would give them: of any size, with rows that do not come, and others between.

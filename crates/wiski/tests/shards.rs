@@ -90,7 +90,7 @@ fn by_partition(shape: &Shape, x: &[f64], y: &[f64], partitions: usize, rng: &mu
 #[test]
 fn any_partition_in_any_order_is_one_pass() {
     let grid = Settings { features: Features::Identity, grid: vec![20], ..Settings::default() };
-    let points = Settings { features: Features::Points { count: 24 }, ..Settings::default() };
+    let points = Settings { features: Features::Points { count: Some(24) }, ..Settings::default() };
     let projected = Settings { features: Features::Project { outputs: 2 }, ..Settings::default() };
     let cases = [(1, Settings::default()), (2, grid), (4, Settings::default()), (4, points), (5, projected)];
     for (d, settings) in cases {
@@ -194,7 +194,7 @@ fn sliding_windows_do_not_drift() {
 fn bytes_are_exact_and_zeros_are_not_sent() {
     for (d, settings) in [
         (2, Settings::default()),
-        (4, Settings { features: Features::Points { count: 24 }, ..Settings::default() }),
+        (4, Settings { features: Features::Points { count: Some(24) }, ..Settings::default() }),
     ] {
         let shape = shape(d, settings);
         let (x, y) = rows(2000, d, 4);

@@ -21,9 +21,9 @@ _SAID_AFTER = 256
 
 PARAMETERS = """features : str, default="auto"
         How rows become coordinates: ``"identity"`` (one to four columns; four need ``bounds`` or a ``grid`` in
-        ``partial_fit``), ``"points:512"`` (a sum of small grids with inducing points over all columns where they
-        help), ``"additive"`` (the grids alone; ``"additive:12"`` for twelve directions), ``"project:2"`` (a learned projection to two), ``"mlp:64,64:2"`` (a perceptron).
-        ``"auto"`` is identity for one or two columns of numbers, else points:512.
+        ``partial_fit``), ``"points"`` (a sum of small grids with inducing points over all columns where they
+        help; ``"points:256"`` for so many), ``"additive"`` (the grids alone; ``"additive:12"`` for twelve directions), ``"project:2"`` (a learned projection to two), ``"mlp:64,64:2"`` (a perceptron).
+        ``"auto"`` is identity for one or two columns of numbers, else points.
     grid : int or sequence of int, default=None
         Grid points per axis. None finds them on the rows for one or two axes, and is 10 for three, 7 for four.
     kernel : str, default=None

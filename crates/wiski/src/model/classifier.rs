@@ -355,7 +355,7 @@ mod tests {
     /// something that was never learned.
     #[test]
     fn what_is_said_without_a_row_is_what_is_said_once_it_is_forgotten() {
-        for features in [Features::Additive { directions: None }, Features::Points { count: 20 }] {
+        for features in [Features::Additive { directions: None }, Features::Points { count: Some(20) }] {
             let settings = Settings { features: features.clone(), warm_up: Some(80), ..Settings::default() };
             let mut model = OnlineClassifier::new(3, Classes::discovered(), settings).unwrap();
             (0..90).for_each(|i| model.observe(&row(i).0, row(i).1).map(|_| ()).unwrap());

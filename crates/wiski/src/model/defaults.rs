@@ -33,6 +33,15 @@ const POINTS: [usize; MAX_DIM] = [32, 16, 10, 7];
 /// Inducing points that may stand beside a sum of grids: a row then costs some 3·700².
 const POINTS_BESIDE: usize = 512;
 
+/// The inducing points where a stream ends with n rows in memory: as many as make n M², the work of the search, what it is
+/// for the points of a full memory. Up to 1,024 rows are all points: the exact process.
+fn points_at_the_end(rows: usize) -> usize {
+    const ROWS: f64 = 8192.0;
+    const MOST: usize = 1024;
+    let points = POINTS_BESIDE as f64 * (ROWS / rows.max(1) as f64).sqrt();
+    (points as usize).clamp(POINTS_BESIDE, MOST)
+}
+
 /// With fewer rows in memory, inducing points are sought only where a stream ends: soon there will be twice as many, and
 /// the search costs more than all others.
 const FEWEST_FOR_POINTS: usize = 2048;
@@ -59,7 +68,7 @@ impl Settings {
             self.features = if self.is_one_grid(input_dim) {
                 Features::Identity
             } else {
-                Features::Points { count: POINTS_BESIDE }
+                Features::Points { count: None }
             };
         }
         if !self.searches_grid(input_dim) {
@@ -117,16 +126,25 @@ impl Settings {
 
     /// The inducing points that may stand beside a sum of grids.
     pub(crate) fn inducing(&self) -> usize {
-        if let Features::Points { count } = self.features { count } else { 0 }
+        if let Features::Points { count } = self.features { count.unwrap_or(POINTS_BESIDE) } else { 0 }
     }
 
     /// The settings of a search on so many rows in memory; whether it is the `last` one.
     pub(crate) fn for_search(&self, rows: usize, last: bool) -> Self {
         let mut settings = self.clone();
-        if !last && rows < FEWEST_FOR_POINTS && self.inducing() > 0 {
-            settings.features = Features::Points { count: 0 };
+        if let Features::Points { count } = &mut settings.features {
+            if self.puts_off_points(rows, last) {
+                *count = Some(0);
+            } else if count.is_none() && last && rows < self.memory {
+                *count = Some(points_at_the_end(rows));
+            }
         }
         settings
+    }
+
+    /// Whether a search on so many rows leaves inducing points to a later one.
+    pub(crate) fn puts_off_points(&self, rows: usize, last: bool) -> bool {
+        !last && rows < FEWEST_FOR_POINTS && self.inducing() > 0
     }
 
     /// Whether features, grids and kernels are learned anew from rows in memory. A sum of grids whose rows fade is not:

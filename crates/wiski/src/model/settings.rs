@@ -40,8 +40,8 @@ pub enum Features {
     /// A sum of small grids and, beside them, a function of all columns by inducing points
     /// ([`Points`](crate::points::Points)), where held-out rows are likelier with it.
     Points {
-        /// The number of points.
-        count: usize,
+        /// The number of points; `None` for 512, and up to 1,024 where a stream ends with few rows.
+        count: Option<usize>,
     },
     /// A sum of small grids, f(x) = Σ_j f_j: one for the ridge direction, one for every column, some for pairs
     /// of columns that interact; directions are learned where the rows can carry it

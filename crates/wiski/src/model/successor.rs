@@ -78,7 +78,7 @@ impl<T: Task> Prepared<T> {
             memory.rising_columns(input_dim)
         };
         let brief = settings.for_search(memory.len(), is_last);
-        let is_brief = brief.features != settings.features;
+        let is_brief = settings.puts_off_points(memory.len(), is_last);
         // Rows count as the noise that was found before lets them.
         let noise = before.map(|encoder| encoder.relative_noises(&memory.rows.x)).transpose()?;
         let weighted = noise.map(|noise| memory.with_noise_times(&noise));

@@ -28,8 +28,8 @@ impl FromStr for Features {
         Ok(match parts[..] {
             ["auto"] => Self::Auto,
             ["identity"] => Self::Identity,
-            ["points"] => Self::Points { count: 512 },
-            ["points", count] => Self::Points { count: number(count)? },
+            ["points"] => Self::Points { count: None },
+            ["points", count] => Self::Points { count: Some(number(count)?) },
             ["additive"] => Self::Additive { directions: None },
             ["additive", directions] => Self::Additive { directions: Some(number(directions)?) },
             ["project"] => Self::Project { outputs: 2 },
@@ -50,7 +50,8 @@ impl fmt::Display for Features {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Identity => f.write_str("identity"),
-            Self::Points { count } => write!(f, "points:{count}"),
+            Self::Points { count: None } => write!(f, "points"),
+            Self::Points { count: Some(count) } => write!(f, "points:{count}"),
             Self::Additive { directions: None } => f.write_str("additive"),
             Self::Additive { directions: Some(k) } => write!(f, "additive:{k}"),
             Self::Project { outputs } => write!(f, "project:{outputs}"),

@@ -222,7 +222,7 @@ impl<T: Task> Online<T> {
         }
         // Inducing points that a few rows fewer led to are good enough.
         let enough =
-            if self.has_points() { self.searched_at + self.searched_at / 4 } else { self.searched_at };
+            if self.has_points() { self.searched_at + self.searched_at / 16 } else { self.searched_at };
         let is_worth_it = self.memory.len() > enough || self.is_brief && !self.memory.is_empty();
         if is_worth_it { self.search(true) } else { Ok(()) }
     }

@@ -261,10 +261,16 @@ impl Predictor {
                 None => Err(self.lattice.outside(h, 0)),
             }
         } else {
-            let mut placement = Placement::default();
-            self.place_all(h, 0, &mut placement)?;
-            Ok(f((&placement).into(), self.beyond_form(&placement, 0)))
+            self.at_blocks(h, f)
         }
+    }
+
+    /// Apart, so that what a placement owns costs one grid nothing.
+    #[inline(never)]
+    fn at_blocks<T>(&self, h: &[f64], f: impl FnOnce(Placed<'_>, f64) -> T) -> Result<T> {
+        let mut placement = Placement::default();
+        self.place_all(h, 0, &mut placement)?;
+        Ok(f((&placement).into(), self.beyond_form(&placement, 0)))
     }
 }
 

@@ -22,8 +22,8 @@ use crate::posterior::Prediction;
 
 /// Below so many rows three parts take turns in being held out.
 const ONE_FOLD_ROWS: usize = 300;
-/// A row of C classes costs 3 C p² multiply-adds: at most so many for the points, C M².
-const MOST_OF_A_ROW: usize = 1 << 22;
+/// A row of C classes costs 3 C p² multiply-adds: at most so many for the points, C M², as ten classes on 512 points have.
+const MOST_OF_A_ROW: usize = 10 * 512 * 512;
 /// The grids beside the points have at most this rank; those of the columns that say most are kept.
 const GRIDS_RANK: usize = 128;
 /// A grid with a smaller share of what any class's mean explains is left out.

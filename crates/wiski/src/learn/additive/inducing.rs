@@ -17,6 +17,10 @@ use crate::points::Points;
 /// A categorical column of more levels than this does not reach the points: its grid has a value for each level.
 const MOST_LEVELS: usize = 16;
 
+/// Steps on the rows that are not held out, and then on all rows, if the points stay.
+const STEPS: usize = 60;
+const STEPS_ON: usize = 30;
+
 impl AdditiveSearch<'_> {
     /// What the points read.
     pub(super) fn point_sources(&self) -> Vec<Source> {
@@ -72,9 +76,12 @@ impl AdditiveSearch<'_> {
             PointsNoise::Fixed(warm.hyperparameters().noise)
         };
         let outputs = [PointsOutput { targets: &rows.y, relative_noise: Some(&rows.noise), noise }];
-        let search = PointsSearch { points: self.inducing, seed: self.seed, ..PointsSearch::default() };
+        let (steps, default) = (if from.is_some() { STEPS_ON } else { STEPS }, PointsSearch::default());
+        let mut search = PointsSearch { points: self.inducing, seed: self.seed, ..default };
+        search.training.steps = steps;
         self.with_point_rows(Some(warm), rows, &outputs, |all| match from {
-            Some(from) => search.brief().continued(all, from, &mut |_| true),
+            Some(from) if from.len() == self.inducing => search.slower().continued(all, from, &mut |_| true),
+            Some(from) => search.continued(all, from, &mut |_| true),
             None => search.run(all, &mut |_| true),
         })
     }

@@ -234,13 +234,9 @@ impl AdditiveSearch<'_> {
             axes
         };
         choice.start = Start::Points;
-        // A few rows more are worth going on while all of them can be centers, or nearly.
-        let mut warm = if self.rows.len() > 2 * self.inducing {
-            self.with_points(Some(&grids), learned, self.rows)?
-        } else {
-            let learned = self.learn_points(&mut grids, self.rows, Some(learned))?;
-            self.with_points(Some(&grids), &learned, self.rows)?
-        };
+        // The rows that were held out move the points, too.
+        let learned = self.learn_points(&mut grids, self.rows, Some(learned))?;
+        let mut warm = self.with_points(Some(&grids), &learned, self.rows)?;
         warm.fit_hyperparameters(&quick())?;
         Ok(Some(warm))
     }

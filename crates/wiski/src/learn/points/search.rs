@@ -65,8 +65,8 @@ impl PointsSearch {
         self.finished(&table, &units, parameters, starts, &mut rng, log)
     }
 
-    /// Goes on from points that were learned on part of the rows, or from fewer of them: centers are sought anew on all
-    /// rows, in the metric that was found.
+    /// Goes on from points that were learned on part of the rows, or from fewer of them. As many as are wanted move on from
+    /// where they are; otherwise centers are sought anew on all rows, in the metric that was found.
     pub fn continued(
         &self,
         rows: &PointsRows,
@@ -81,17 +81,23 @@ impl PointsSearch {
         for (own, (&points, &noise)) in scales.iter_mut().zip(from.scales.iter().zip(&from.noises)) {
             (own.points, own.noise) = (points, noise);
         }
-        let parameters = Parameters { centers: Mat::zeros(table.dim(), 0), lengthscales, scales };
+        for (own, groups) in scales.iter_mut().zip(&from.group_scales) {
+            if own.groups.len() == groups.len() {
+                own.groups.clone_from(groups);
+            }
+        }
+        let (d, m) = (table.dim(), from.len());
+        let coordinate = |k: usize, i: usize| (from.centers[i * d + k] - units.center[k]) / units.unit[k];
+        let centers = Mat::from_fn(d, if m == self.points { m } else { 0 }, coordinate);
+        let parameters = Parameters { centers, lengthscales, scales };
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
         let log = self.log(&table, report);
         self.finished(&table, &units, parameters, from.starts.clone(), &mut rng, log)
     }
 
-    /// The same with a third of the steps, at half the rate: what suffices where as many points were learned on most of
-    /// the rows.
+    /// The same at half the rate: what suffices where as many points were learned on most of the rows.
     #[must_use]
-    pub fn brief(mut self) -> Self {
-        self.training.steps = self.training.steps.div_ceil(3);
+    pub fn slower(mut self) -> Self {
         self.training.rate *= 0.5;
         self
     }
@@ -117,7 +123,7 @@ impl PointsSearch {
         scales.iter_mut().for_each(|own| own.points = f64::MIN_POSITIVE.sqrt());
         let parameters = Parameters { centers: Mat::zeros(table.dim(), 0), lengthscales, scales };
         let mut fit = Fit::new(&table, numerics, parameters, false);
-        self.polish(&mut fit, table.len(), &mut log)?;
+        self.polish(&mut fit, table.len(), self.training.steps, &mut log)?;
         let parameters = fit.parameters().clone();
         let posterior = PointsPosterior::of_table(
             numerics.family,
@@ -160,19 +166,21 @@ impl PointsSearch {
         if !log.stopped {
             let distinct = start::distinct_rows(table);
             let moving = distinct.len() > self.points;
-            parameters.centers = if moving {
-                start::centers(table, &parameters.lengthscales, self.points, rng)
-            } else {
-                Mat::from_fn(table.dim(), distinct.len(), |k, i| table.x[(k, distinct[i])])
-            };
+            if !moving {
+                parameters.centers =
+                    Mat::from_fn(table.dim(), distinct.len(), |k, i| table.x[(k, distinct[i])]);
+            } else if parameters.centers.ncols() != self.points {
+                parameters.centers = start::centers(table, &parameters.lengthscales, self.points, rng);
+            }
             // The exact process has few unknowns and often little noise: worth all digits.
             let precision = if moving { self.precision } else { Precision::Double };
             let numerics = Numerics { precision, ..numerics };
             parameters = if moving {
                 self.climbed(table, numerics, parameters, PointsStage::Training, self.training, &mut log)?
             } else {
+                // A quasi-Newton step is worth two of Adam's.
                 let mut fit = Fit::new(table, numerics, parameters, false);
-                self.polish(&mut fit, table.len(), &mut log)?;
+                self.polish(&mut fit, table.len(), self.training.steps.div_ceil(2), &mut log)?;
                 fit.parameters().clone()
             };
         }
@@ -318,9 +326,8 @@ impl PointsSearch {
     }
 
     /// L-BFGS-B on length-scales, scales and noise.
-    fn polish(&self, fit: &mut Fit, rows: usize, log: &mut Log) -> Result<()> {
+    fn polish(&self, fit: &mut Fit, rows: usize, steps: usize, log: &mut Log) -> Result<()> {
         let (start, bounds) = (fit.unknowns(), fit.bounds()?);
-        let steps = self.training.steps;
         let (mut step, mut best) = (0, (f64::INFINITY, start.clone()));
         let solver =
             LbfgsB { max_evaluations: steps.max(1), max_iterations: steps.max(1), ..LbfgsB::default() };
