@@ -32,6 +32,11 @@ pub(crate) struct Regressor {
 }
 
 impl Regressor {
+    /// The model as files have it.
+    pub(crate) fn stored(&self, py: Python<'_>) -> PyResult<Stored> {
+        self.state.long(py, |state| Ok(state.stored()))
+    }
+
     /// One with the same columns and another model.
     fn with_model(
         &self,
@@ -366,6 +371,12 @@ impl Regressor {
     #[getter]
     fn refits(&self, py: Python<'_>) -> PyResult<usize> {
         self.state.brief(py, |state| Ok(state.model.refits()))
+    }
+
+    /// The name of the target.
+    #[getter]
+    fn target(&self, py: Python<'_>) -> PyResult<String> {
+        self.state.brief(py, |state| Ok(state.columns.target.clone()))
     }
 }
 

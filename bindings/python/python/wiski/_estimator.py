@@ -276,8 +276,9 @@ class OnlineGP(BaseEstimator):
         return self.model_.remarks()
 
     @property
-    def metrics_(self) -> dict[str, float]:
-        """Running figures of the predictions made for each row before it was learned, after the warm-up."""
+    def metrics_(self) -> Any:
+        """Running figures of the predictions made for each row before it was learned, after the warm-up: a dict, or a list of
+        one for each of several targets."""
         return self._fitted().metrics()
 
     def finish_search(self) -> Any:
@@ -312,7 +313,8 @@ class OnlineGP(BaseEstimator):
     # -- files -----------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file, whole or not at all: the file that the command line reads and writes."""
+        """Write the model to a file, whole or not at all: the file that the command line reads and writes. (Models of
+        several targets are read by Python alone.)"""
         self._fitted().save(os.fspath(path))
 
     @classmethod
@@ -430,6 +432,14 @@ def name_of(y: Any) -> str:
     """The name of a series of targets, by which the command line finds them in a file."""
     name = getattr(y, "name", None)
     return "y" if name is None else str(name)
+
+
+def names_of(given: Any, y: np.ndarray) -> str | list[str]:
+    """The name of the target, or of each of several: those of the series or frame that they came in, where there are any."""
+    if y.ndim == 1:
+        return name_of(given)
+    names = getattr(given, "columns", None)
+    return [f"y{k}" for k in range(y.shape[1])] if names is None else [str(name) for name in names]
 
 
 def optional(values: Any, rows: int, name: str) -> np.ndarray | None:
