@@ -125,11 +125,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
     def _targets(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         X, y = self._checked(X, y, reset=reset, y_numeric=True, multi_output=True)
         y = np.asarray(y, dtype=np.float64)
-        if y.ndim == 2 and y.shape[1] == 0:
-            raise WiskiError(f"y has the shape {y.shape}: there is no target")
-        if reset:
-            return X, y
-        return X, self._as_fitted(y)
+        return X, y if reset else self._as_fitted(y)
 
     def _as_fitted(self, y: np.ndarray) -> np.ndarray:
         """Targets as the model has learned them before: one for each row, or so many."""
