@@ -201,8 +201,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
             noise = None if noise is None else noise[order]
             weight = None if weight is None else weight[order]
         model.expect(len(X))
-        self._learn(model, X, y, noise, time, weight)
-        model.finish_search()
+        self._learn(model, X, y, noise, time, weight, all_rows=True)
         warn_of_failure(model)
         self.model_ = model
         return self
