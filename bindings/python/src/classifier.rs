@@ -10,7 +10,7 @@ use wiski::model::{ClassPrediction, ClassSnapshot};
 use wiski::persist::{self, Columns, LabelKind, Stored};
 use wiski::{Classes, Error, Interrupt, OnlineClassifier, Unseen};
 
-use crate::errors::{Failure, detached, guarded, offset, reject};
+use crate::errors::{Failure, detached, guarded, in_units, offset, reject};
 use crate::estimator::estimator_methods;
 use crate::regressor::{IMAGE_FROM, horizon, matrix};
 use crate::rows::{Rows, check_column, column};

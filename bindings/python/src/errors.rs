@@ -9,6 +9,7 @@ use std::time::Duration;
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
+use wiski::model::{Encoder, FeatureMap};
 use wiski::{Error, Interrupt};
 
 /// What a call of the library can end in.
@@ -133,6 +134,27 @@ pub(crate) fn check_memory(what: &'static str, shape: [usize; 2], copies: usize)
     let numbers = shape[0].checked_mul(shape[1]).and_then(|n| n.checked_mul(copies));
     let Some(numbers) = numbers else { return Err(failure) };
     Vec::<f64>::new().try_reserve_exact(numbers).map_err(|_| failure)
+}
+
+/// An error about a grid in the user's units, where its axes are the columns.
+pub(crate) fn in_units(error: Error, encoder: Option<&Encoder>) -> Error {
+    let Some(encoder) = encoder.filter(|e| matches!(e.map(), FeatureMap::Identity(_))) else { return error };
+    let raw = |axis: usize, value: f64| {
+        let scaling = encoder.scaling();
+        let raw = value / scaling.factor.get(axis)? + scaling.shift.get(axis)?;
+        // Six digits are enough to find it, and hide what rounding does.
+        format!("{raw:.5e}").parse::<f64>().ok()
+    };
+    let raw = |axis, value| raw(axis, value).unwrap_or(value);
+    match error {
+        Error::OutsideGrid { axis, value, lo, hi, row } => {
+            Error::OutsideGrid { axis, value: raw(axis, value), lo: raw(axis, lo), hi: raw(axis, hi), row }
+        }
+        Error::GridTooLarge { axis, value, points, limit } => {
+            Error::GridTooLarge { axis, value: raw(axis, value), points, limit }
+        }
+        other => other,
+    }
 }
 
 /// The error of a row in a block, with the row of the whole.

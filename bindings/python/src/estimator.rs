@@ -114,7 +114,8 @@ macro_rules! estimator_methods {
                                 let most = coming.len().min(wiski::model::ROWS_TOGETHER * self.input_dim);
                                 state.change().prepare_rows(&coming[..most]);
                             }
-                            step(state.change(), x, row).map_err(|error| offset(error, row))?;
+                            let stepped = step(state.change(), x, row);
+                            stepped.map_err(|error| offset(in_units(error, state.model.encoder()), row))?;
                             state.rows += 1;
                             if interrupt.is_some_and(Interrupt::is_set) {
                                 break;

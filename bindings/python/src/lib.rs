@@ -19,6 +19,7 @@ mod optimizer;
 mod regressor;
 mod rows;
 mod settings;
+mod several;
 mod shard;
 mod shared;
 mod stats;
@@ -39,6 +40,8 @@ mod _core {
     #[pymodule_export]
     use super::regressor::Regressor;
     #[pymodule_export]
+    use super::several::{load_several, save_several};
+    #[pymodule_export]
     use super::shard::Shard;
     #[pymodule_export]
     use super::stats::Stats;
@@ -53,7 +56,7 @@ mod _core {
     }
 }
 
-/// What a file holds: `regressor`, `classifier`, `optimizer`, `forecaster` or another kind.
+/// What a file holds: `regressor`, `classifier`, `targets`, `optimizer`, `forecaster` or another kind.
 #[pyfunction]
 fn kind_of_file(py: Python<'_>, path: std::path::PathBuf) -> PyResult<String> {
     use wiski::persist::{self, Model, Stored};

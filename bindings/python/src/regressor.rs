@@ -13,7 +13,7 @@ use wiski::persist::{self, Columns, Stored};
 use wiski::shard::Shape;
 use wiski::{Error, Horizon, Interrupt, OnlineRegressor, Prediction};
 
-use crate::errors::{Failure, check_memory, detached, guarded, offset, reject};
+use crate::errors::{Failure, check_memory, detached, guarded, in_units, offset, reject};
 use crate::estimator::estimator_methods;
 use crate::rows::{Rows, check_column, column};
 use crate::settings::{self, Parameters};
@@ -32,6 +32,11 @@ pub(crate) struct Regressor {
 }
 
 impl Regressor {
+    /// The model as files have it.
+    pub(crate) fn stored(&self, py: Python<'_>) -> PyResult<Stored> {
+        self.state.long(py, |state| Ok(state.stored()))
+    }
+
     /// One with the same columns and another model.
     fn with_model(
         &self,
@@ -51,6 +56,11 @@ type Joint<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>);
 /// Which rows are meant.
 pub(crate) fn horizon(ahead: bool) -> Horizon {
     if ahead { Horizon::Ahead } else { Horizon::Next }
+}
+
+/// What a model says about a row; what it rejects, in the user's units.
+fn said(model: &OnlineRegressor, x: &[f64]) -> wiski::Result<Prediction> {
+    model.predict(x).map_err(|error| in_units(error, model.encoder()))
 }
 
 /// The standard deviation of an observation, or of the function.
@@ -124,7 +134,8 @@ impl Regressor {
         time: Option<f64>,
     ) -> PyResult<()> {
         let learn = |state: &mut State| {
-            state.change().step_with(&x, y, noise, time)?;
+            let stepped = state.change().step_with(&x, y, noise, time);
+            stepped.map_err(|error| in_units(error, state.model.encoder()))?;
             state.rows += 1;
             Ok(())
         };
@@ -146,7 +157,7 @@ impl Regressor {
         let n = rows.len();
         if n == 1 {
             let row = rows.block(0..1);
-            let p = self.state.brief(py, |state| Ok(state.model.predict(&row)?))?;
+            let p = self.state.brief(py, |state| Ok(said(&state.model, &row)?))?;
             let mean = PyArray1::from_slice(py, &[p.mean]);
             if !with_std {
                 return Ok(mean.into_any());
@@ -163,7 +174,7 @@ impl Regressor {
                     // Off the grid of the image the model itself may know what to do.
                     let p = match image.as_ref().map(|image| image.predict(x)) {
                         Some(Ok(p)) => Ok(p),
-                        _ => self.state.lock()?.model.predict(x),
+                        _ => said(&self.state.lock()?.model, x),
                     };
                     let p = p.map_err(|error| offset(error, row))?;
                     (mean[row], std[row]) = (p.mean, deviation(&p, noise));
@@ -180,7 +191,7 @@ impl Regressor {
 
     /// The mean and the standard deviation at one row.
     fn predict_one(&self, py: Python<'_>, x: Vec<f64>, noise: bool) -> PyResult<(f64, f64)> {
-        let p = self.state.brief(py, |state| Ok(state.model.predict(&x)?))?;
+        let p = self.state.brief(py, |state| Ok(said(&state.model, &x)?))?;
         Ok((p.mean, deviation(&p, noise)))
     }
 
@@ -366,6 +377,12 @@ impl Regressor {
     #[getter]
     fn refits(&self, py: Python<'_>) -> PyResult<usize> {
         self.state.brief(py, |state| Ok(state.model.refits()))
+    }
+
+    /// The name of the target.
+    #[getter]
+    fn target(&self, py: Python<'_>) -> PyResult<String> {
+        self.state.brief(py, |state| Ok(state.columns.target.clone()))
     }
 }
 

@@ -18,6 +18,10 @@ pub struct Batch {
     pub variance: Vec<f64>,
     /// The times; empty if there are none.
     pub time: Vec<f64>,
+    /// Of trials, the values of further objectives and of constraints, one row after the other; NaN for a trial that
+    /// failed. Empty if a search has neither.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<f64>,
 }
 
 /// What rows say about their targets.
@@ -49,6 +53,12 @@ impl Batch {
         &self.x[i * self.width..(i + 1) * self.width]
     }
 
+    /// The values of further objectives and of constraints of a row.
+    pub fn beside(&self, i: usize) -> &[f64] {
+        let width = self.beside.len() / self.len().max(1);
+        &self.beside[i * width..(i + 1) * width]
+    }
+
     /// A row as models take it.
     pub fn row(&self, i: usize) -> Row<'_> {
         let target = match &self.targets {
@@ -67,7 +77,7 @@ impl Batch {
             Targets::Values(values) => 8 * values.len(),
             Targets::None => 0,
         };
-        8 * (self.x.len() + self.variance.len() + self.time.len()) + labels
+        8 * (self.x.len() + self.variance.len() + self.time.len() + self.beside.len()) + labels
     }
 }
 
@@ -91,6 +101,8 @@ pub struct Schema {
     pub columns: Columns,
     /// What the target is.
     pub target: TargetKind,
+    /// The names of what a trial gives beside its value: further objectives, then constraints.
+    pub beside: Vec<String>,
 }
 
 /// What a cell is for.
@@ -100,6 +112,8 @@ pub enum Slot {
     Input(usize),
     /// The target.
     Target,
+    /// The further objective or constraint with this number.
+    Beside(usize),
     /// The noise variance.
     Noise,
     /// The time.
@@ -127,6 +141,9 @@ impl Schema {
         if columns.target == name {
             return Some(Slot::Target);
         }
+        if let Some(k) = self.beside.iter().position(|beside| beside == name) {
+            return Some(Slot::Beside(k));
+        }
         let named = |column: &Option<String>| column.as_deref() == Some(name);
         if named(&columns.noise) {
             Some(Slot::Noise)
@@ -139,17 +156,16 @@ impl Schema {
         }
     }
 
-    /// What the cells of a row without names are for: inputs, then for rows to be learned the target, noise and
-    /// time (the time also for rows of a series to be predicted).
+    /// What the cells of a row without names are for: inputs, then for rows to be learned the target, further objectives and
+    /// constraints, noise and time (the time also for rows of a series to be predicted).
     pub fn positions(&self, learns: bool) -> Vec<Slot> {
-        let extras = [
-            Some(Slot::Target),
-            self.columns.noise.as_ref().map(|_| Slot::Noise),
-            self.columns.time.as_ref().map(|_| Slot::Time),
-        ];
         let inputs = (0..self.columns.inputs.len()).map(Slot::Input);
+        let beside = (0..self.beside.len()).map(Slot::Beside);
+        let noise = self.columns.noise.as_ref().map(|_| Slot::Noise);
+        let time = self.columns.time.as_ref().map(|_| Slot::Time);
+        let extras = std::iter::once(Slot::Target).chain(beside).chain(noise).chain(time);
         let counts = |slot: &Slot| learns || *slot == Slot::Time && self.target == TargetKind::Series;
-        inputs.chain(extras.into_iter().flatten().filter(counts)).collect()
+        inputs.chain(extras.filter(counts)).collect()
     }
 
     /// Whether cells are the texts of levels or classes, and not numbers.
@@ -157,14 +173,16 @@ impl Schema {
         match slot {
             Slot::Input(i) => matches!(self.columns.reading(i), Reading::Levels(_)),
             Slot::Target => self.target == TargetKind::Label,
-            Slot::Noise | Slot::Time => false,
+            Slot::Beside(_) | Slot::Noise | Slot::Time => false,
         }
     }
 
-    fn name(&self, slot: Slot) -> &str {
+    /// The name of a column.
+    pub fn name(&self, slot: Slot) -> &str {
         match slot {
             Slot::Input(i) => &self.columns.inputs[i],
             Slot::Target => &self.columns.target,
+            Slot::Beside(k) => &self.beside[k],
             Slot::Noise => self.columns.noise.as_deref().unwrap_or("noise"),
             Slot::Time => self.columns.time.as_deref().unwrap_or("time"),
         }
@@ -184,6 +202,7 @@ pub struct Builder<'a> {
     x: Vec<f64>,
     given: Vec<bool>,
     target: Option<Goal>,
+    beside: Vec<Option<f64>>,
     noise: Option<f64>,
     time: Option<f64>,
     /// What went wrong first.
@@ -210,6 +229,7 @@ impl<'a> Builder<'a> {
             x: vec![0.0; width],
             given: vec![false; width],
             target: None,
+            beside: vec![None; schema.beside.len()],
             noise: None,
             time: None,
             failure: None,
@@ -273,7 +293,7 @@ impl<'a> Builder<'a> {
                 self.given[i] = true;
             }
             // What is not learned is not looked at.
-            Slot::Target if !self.learns => {}
+            Slot::Target | Slot::Beside(_) if !self.learns => {}
             Slot::Time if !self.learns && self.schema.target != TargetKind::Series => {}
             Slot::Target => {
                 self.target = match (self.schema.target, cell) {
@@ -283,7 +303,8 @@ impl<'a> Builder<'a> {
                     _ => Some(Goal::Value(self.number(slot, cell)?)),
                 }
             }
-            Slot::Noise if cell == Cell::Missing => {}
+            Slot::Beside(_) | Slot::Noise if cell == Cell::Missing => {}
+            Slot::Beside(k) => self.beside[k] = Some(self.number(slot, cell)?),
             Slot::Noise => {
                 let variance = self.number(slot, cell)?;
                 if variance <= 0.0 {
@@ -306,6 +327,15 @@ impl<'a> Builder<'a> {
             return Err(self.fail(Failure::TooLarge(format!("more than {most} rows in one request"))));
         }
         if self.learns {
+            // What a trial gave beside a value that is missing is not looked at: it failed.
+            let failed = self.target.is_none();
+            for k in 0..self.beside.len() {
+                match self.beside[k].take() {
+                    _ if failed => self.batch.beside.push(f64::NAN),
+                    Some(value) => self.batch.beside.push(value),
+                    None => return Err(self.reject(Slot::Beside(k), "is missing")),
+                }
+            }
             match (self.target.take(), self.schema.target) {
                 (Some(Goal::Value(y)), _) => self.values.push(y),
                 (Some(Goal::Label(label)), _) => self.labels.push(label),

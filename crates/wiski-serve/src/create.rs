@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use wiski::decide::{Dimension, Goal, Optimizer, OptimizerSettings, Space};
+use wiski::decide::{Condition, Dimension, Goal, Optimizer, OptimizerSettings, Scale, Space};
 use wiski::model::{HalfLife, InputScaling, NoiseModel};
 use wiski::persist::{Columns, InputSource, Model, Reading, Stored};
 use wiski::time::{Lags, Seasons, TrendKind};
@@ -12,6 +12,7 @@ use wiski::{
     Settings,
 };
 
+use crate::batch::Schema;
 use crate::series::Series;
 use crate::served::Served;
 
@@ -53,10 +54,45 @@ pub struct Description {
     pub settings: Chosen,
     /// The box that is searched.
     #[serde(default)]
-    pub space: Vec<Dimension>,
+    pub space: Vec<Axis>,
     /// Whether a search wants small or large values.
     #[serde(default)]
     pub goal: Option<Wanted>,
+    /// The same for each of several objectives.
+    #[serde(default)]
+    pub goals: Option<Vec<Wanted>>,
+    /// The names of values that come with every result of a search, and must not be positive.
+    #[serde(default)]
+    pub constraints: Vec<String>,
+}
+
+/// A dimension of the box that is searched: a range, or choices.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Axis {
+    name: String,
+    lo: Option<f64>,
+    hi: Option<f64>,
+    #[serde(default)]
+    scale: Scale,
+    #[serde(default)]
+    integer: bool,
+    #[serde(default)]
+    choices: Vec<String>,
+    only_if: Option<Condition>,
+}
+
+impl Axis {
+    fn dimension(self) -> Result<Dimension> {
+        let Self { name, lo, hi, scale, integer, choices, only_if } = self;
+        // Choices say what the ends are.
+        let dimension = match (lo, hi) {
+            _ if !choices.is_empty() => Dimension::choice(name, choices),
+            (Some(lo), Some(hi)) => Dimension { scale, integer, ..Dimension::linear(name, lo, hi) },
+            _ => return reject(&name, "a dimension has 'lo' and 'hi', or 'choices'"),
+        };
+        Ok(Dimension { only_if, ..dimension })
+    }
 }
 
 /// The kinds of models.
@@ -81,6 +117,15 @@ pub enum Wanted {
     Minimize,
     /// The largest value.
     Maximize,
+}
+
+impl From<Wanted> for Goal {
+    fn from(wanted: Wanted) -> Self {
+        match wanted {
+            Wanted::Minimize => Self::Minimize,
+            Wanted::Maximize => Self::Maximize,
+        }
+    }
 }
 
 /// Settings that were chosen, as on the command line; all others are the defaults of the library.
@@ -135,6 +180,18 @@ impl Chosen {
 
     /// A setting that a forecaster does not have.
     fn of_others(&self) -> Option<&'static str> {
+        let all = [("initial", self.initial.is_some()), ("seed", self.seed.is_some())];
+        let own = all.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name);
+        self.of_grids().or(own)
+    }
+
+    /// A setting that an optimizer does not have.
+    fn of_rows(&self) -> Option<&'static str> {
+        self.of_grids().or(self.memory.map(|_| "memory"))
+    }
+
+    /// A setting that only models of rows have.
+    fn of_grids(&self) -> Option<&'static str> {
         let all = [
             ("features", self.features.is_some()),
             ("grid", self.grid.is_some()),
@@ -149,8 +206,6 @@ impl Chosen {
             ("max_grid", self.max_grid.is_some()),
             ("intervals", self.intervals.is_some()),
             ("level", self.level.is_some()),
-            ("initial", self.initial.is_some()),
-            ("seed", self.seed.is_some()),
         ];
         all.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
@@ -161,6 +216,17 @@ const MOST_ROWS: usize = 1 << 17;
 
 fn reject<T>(field: &str, reason: impl Into<String>) -> Result<T> {
     Err(Error::Config { field: field.into(), reason: reason.into() })
+}
+
+/// Rejects names that stand for two columns, and those that are too long.
+fn check_all(names: &[&str]) -> Result<()> {
+    if let Some(twice) = names.iter().enumerate().find_map(|(i, n)| names[..i].contains(n).then_some(n)) {
+        return reject("columns", format!("'{twice}' is named twice"));
+    }
+    match names.iter().find(|name| name.is_empty() || name.len() > 256) {
+        Some(long) => reject("columns", format!("a name of {} bytes; 1 to 256 are allowed", long.len())),
+        None => Ok(()),
+    }
 }
 
 impl Description {
@@ -179,14 +245,10 @@ impl Description {
     }
 
     fn series(self) -> Result<Served> {
-        let others = [
-            ("space", !self.space.is_empty()),
-            ("goal", self.goal.is_some()),
-            ("noise", self.noise.is_some()),
-            ("classes", self.classes.is_some() || self.add_classes),
-        ];
+        let others =
+            [("noise", self.noise.is_some()), ("classes", self.classes.is_some() || self.add_classes)];
         let other = others.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name);
-        if let Some(name) = other.or(self.settings.of_others()) {
+        if let Some(name) = self.of_search().or(other).or(self.settings.of_others()) {
             return reject(name, "a forecaster has none");
         }
         let Some(target) = self.target.clone() else { return reject("target", "a column is needed") };
@@ -213,6 +275,18 @@ impl Description {
         }
         let (model, columns) = (Forecaster::new(settings)?, self.columns(target));
         Ok(Served::Series(Box::new(Series::new(columns, model)?)))
+    }
+
+    /// What only a search has.
+    fn of_search(&self) -> Option<&'static str> {
+        let all = [
+            ("space", !self.space.is_empty()),
+            ("goal", self.goal.is_some()),
+            ("goals", self.goals.is_some()),
+            ("constraints", !self.constraints.is_empty()),
+            ("initial", self.settings.initial.is_some()),
+        ];
+        all.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
 
     /// What an input is.
@@ -245,28 +319,37 @@ impl Description {
         {
             return reject("kind", "an optimizer has a space, and no columns");
         }
-        let mut dimensions = self.space;
-        for dimension in &mut dimensions {
-            // Choices say what the ends are.
-            if !dimension.choices.is_empty() {
-                *dimension =
-                    Dimension::choice(dimension.name.clone(), std::mem::take(&mut dimension.choices));
-            }
+        if let Some(name) = self.settings.of_rows() {
+            return reject(name, "an optimizer has none");
         }
+        let goals: Vec<Goal> = match (self.goal, self.goals) {
+            (Some(_), Some(_)) => return reject("goals", "there is a goal already"),
+            (_, Some(goals)) if goals.is_empty() => return reject("goals", "there is none"),
+            (_, Some(goals)) => goals.into_iter().map(Goal::from).collect(),
+            (goal, None) => vec![goal.map_or(Goal::Minimize, Goal::from)],
+        };
+        let dimensions: Vec<Dimension> =
+            self.space.into_iter().map(Axis::dimension).collect::<Result<_>>()?;
         let defaults = OptimizerSettings::default();
         let settings = OptimizerSettings {
-            goal: if self.goal == Some(Wanted::Maximize) { Goal::Maximize } else { Goal::Minimize },
+            goal: goals[0],
+            further: goals[1..].to_vec(),
+            constraints: self.constraints,
             initial: self.settings.initial,
             known_noise: self.noise.is_some(),
             seed: self.settings.seed.unwrap_or(defaults.seed),
             ..defaults
         };
-        Ok(Served::Search(Box::new(Optimizer::new(Space::new(dimensions)?, settings)?)))
+        let served = Served::Search(Box::new(Optimizer::new(Space::new(dimensions)?, settings)?));
+        let Schema { columns, beside, .. } = served.schema();
+        let taken = columns.inputs.iter().chain([&columns.target]).chain(&columns.noise).chain(&beside);
+        check_all(&taken.map(String::as_str).collect::<Vec<_>>())?;
+        Ok(served)
     }
 
     fn rows(self) -> Result<Served> {
-        if !self.space.is_empty() || self.goal.is_some() || self.settings.initial.is_some() {
-            return reject("space", "only an optimizer has one");
+        if let Some(name) = self.of_search() {
+            return reject(name, "only an optimizer has it");
         }
         let Some(target) = self.target.clone() else { return reject("target", "a column is needed") };
         self.check_names(&target)?;
@@ -293,12 +376,7 @@ impl Description {
         let others = [Some(target), self.noise.as_deref(), self.time.as_deref()];
         let all: Vec<&str> =
             self.inputs.iter().map(String::as_str).chain(others.into_iter().flatten()).collect();
-        if let Some(twice) = all.iter().enumerate().find_map(|(i, n)| all[..i].contains(n).then_some(n)) {
-            return reject("columns", format!("'{twice}' is named twice"));
-        }
-        if let Some(long) = all.iter().find(|name| name.is_empty() || name.len() > 256) {
-            return reject("columns", format!("a name of {} bytes; 1 to 256 are allowed", long.len()));
-        }
+        check_all(&all)?;
         let known = |name: &String| self.inputs.contains(name);
         match self.levels.keys().chain(self.periodic.keys()).find(|name| !known(name)) {
             Some(name) => reject(name, "is not one of the inputs"),

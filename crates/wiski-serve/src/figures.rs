@@ -2,7 +2,7 @@
 //! their promise, residuals, latency. They are drawn from the newest view, so nobody waits for them.
 
 use wiski::Column;
-use wiski::decide::{Goal, Outcome};
+use wiski::decide::Goal;
 use wiski::model::{FeatureMap, Z95};
 use wiski::persist::Model;
 use wiski_figures::{
@@ -295,22 +295,26 @@ fn forecast(view: &View, history: &History) -> Result<SeriesForecast, Failure> {
 
 fn trace(view: &View) -> Trace {
     let Some(optimizer) = view.search() else { return Trace::default() };
-    let is_better = |a: f64, b: f64| match optimizer.settings().goal {
-        Goal::Maximize => a > b,
-        Goal::Minimize => a < b,
-    };
-    let (mut values, mut best) = (Vec::new(), Vec::new());
-    for trial in optimizer.trials() {
-        let value = match trial.outcome {
-            Outcome::Value(value) => value,
-            Outcome::Failed => f64::NAN,
+    let several = !optimizer.settings().further.is_empty();
+    let run = |(k, goal): (usize, Goal)| {
+        let is_better = |a: f64, b: f64| match goal {
+            Goal::Maximize => a > b,
+            Goal::Minimize => a < b,
         };
-        let last = best.last().copied().unwrap_or(f64::NAN);
-        best.push(if last.is_nan() || is_better(value, last) { value } else { last });
-        values.push(value);
-    }
-    let run = Run { name: "the search".into(), values, best };
-    Trace { title: String::new(), y_label: "value".into(), runs: vec![run] }
+        let (mut values, mut best) = (Vec::new(), Vec::new());
+        for trial in optimizer.trials() {
+            let value = trial.values().get(k).copied().unwrap_or(f64::NAN);
+            let last = best.last().copied().unwrap_or(f64::NAN);
+            // Only where every constraint holds can a value be the best.
+            let is_best = trial.is_feasible() && (last.is_nan() || is_better(value, last));
+            best.push(if is_best { value } else { last });
+            values.push(value);
+        }
+        let name = if several { format!("objective {}", k + 1) } else { "the search".into() };
+        Run { name, values, best }
+    };
+    let runs = optimizer.settings().goals().enumerate().map(run).collect();
+    Trace { title: String::new(), y_label: "value".into(), runs }
 }
 
 fn latency(history: &History) -> Comparison {

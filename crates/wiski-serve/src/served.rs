@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use wiski::decide::Optimizer;
+use wiski::decide::{Optimizer, Trial};
 use wiski::model::{ROWS_TOGETHER, Upkeep, UpkeepStage};
 use wiski::persist::{self, Answer, Columns, InputSource, Model, Reading, Stored, Target};
 use wiski::{Error, Horizon, Result};
@@ -64,9 +64,11 @@ impl Served {
                     Model::Regressor(_) => TargetKind::Value,
                     Model::Classifier(_) => TargetKind::Label,
                 };
-                Schema { columns: stored.columns.clone(), target }
+                Schema { columns: stored.columns.clone(), target, beside: Vec::new() }
             }
-            Self::Series(series) => Schema { columns: series.columns.clone(), target: TargetKind::Series },
+            Self::Series(series) => {
+                Schema { columns: series.columns.clone(), target: TargetKind::Series, beside: Vec::new() }
+            }
             Self::Search(optimizer) => {
                 let dimensions = optimizer.space().dimensions();
                 let source = |d: &wiski::decide::Dimension| InputSource {
@@ -84,7 +86,10 @@ impl Served {
                     noise: optimizer.settings().known_noise.then(|| "variance".into()),
                     ..Columns::default()
                 };
-                Schema { columns, target: TargetKind::Trial }
+                let settings = optimizer.settings();
+                let further = (0..settings.further.len()).map(|k| format!("value{}", k + 2));
+                let beside = further.chain(settings.constraints.iter().cloned()).collect();
+                Schema { columns, target: TargetKind::Trial, beside }
             }
         }
     }
@@ -304,10 +309,14 @@ fn tell(optimizer: &mut Optimizer, batch: &Batch) -> Reply {
     let mut rejected = Vec::new();
     for i in 0..batch.len() {
         let row = batch.row(i);
-        let told = match (row.target, row.variance) {
-            (Target::Value(y), _) if y.is_nan() => optimizer.tell_failed(row.x),
-            (Target::Value(y), Some(variance)) => optimizer.tell_noisy(row.x, y, variance),
-            (Target::Value(y), None) => optimizer.tell(row.x, y),
+        let beside = batch.beside(i);
+        let (further, constraints) = beside.split_at(optimizer.settings().further.len().min(beside.len()));
+        let told = match row.target {
+            Target::Value(y) if y.is_nan() => optimizer.tell_failed(row.x),
+            Target::Value(y) => {
+                let trial = Trial::new(row.x, y).with_further(further).with_constraints(constraints);
+                optimizer.tell_trial(&Trial { variance: row.variance, ..trial })
+            }
             _ => Err(unsupported("telling", "the result of a trial is a number")),
         };
         if let Err(error) = told {

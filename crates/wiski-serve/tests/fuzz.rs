@@ -40,6 +40,8 @@ fn bodies() -> Vec<Vec<u8>> {
         common::regressor("made").to_string(),
         json!({ "name": "c", "kind": "classifier", "inputs": ["a"], "target": "k", "classes": ["p", "q"], "settings": { "features": "additive:2", "level": 0.9 } }).to_string(),
         json!({ "name": "o", "kind": "optimizer", "space": [{ "name": "x", "lo": 0, "hi": 1, "scale": "log" }] }).to_string(),
+        json!({ "name": "p", "kind": "optimizer", "space": [{ "name": "x", "lo": 0, "hi": 1 }], "goals": ["minimize", "maximize"], "constraints": ["c"] }).to_string(),
+        json!([{ "x": 0.4, "value": 1, "value2": 2, "c": -1 }]).to_string(),
         json!({ "horizon": 3 }).to_string(),
         json!([{ "t": 50, "y": 0.4 }, { "t": 51, "y": null }]).to_string(),
         json!({ "name": "g", "kind": "forecaster", "target": "y", "time": "t", "inputs": ["a"], "settings": { "lags": [1, 2], "step": 1 } }).to_string(),
@@ -112,6 +114,9 @@ async fn server_of_all_kinds() -> Server {
     server.post("/v2/models", classes).await.ok();
     let search = json!({ "name": "s", "kind": "optimizer", "space": [{ "name": "x", "lo": 0, "hi": 1 }] });
     server.post("/v2/models", search).await.ok();
+    let front = json!({ "name": "p", "kind": "optimizer", "space": [{ "name": "x", "lo": 0, "hi": 1 }],
+        "goals": ["minimize", "maximize"], "constraints": ["c"] });
+    server.post("/v2/models", front).await.ok();
     let series = json!({ "name": "f", "kind": "forecaster", "target": "y", "time": "t", "settings": { "seasons": [] } });
     server.post("/v2/models", series).await.ok();
     server.post("/v2/models/f/learn", (0..40).map(|i| json!([row(i)[0], i])).collect()).await.ok();
@@ -135,7 +140,7 @@ async fn no_request_breaks_the_server() {
         "\u{7f}",
     ];
     let names =
-        ["m", "c", "s", "f", "none", "..", "%2e%2e%2f", ".new-x", "m%00", "M", "a b", &"x".repeat(300)];
+        ["m", "c", "s", "p", "f", "none", "..", "%2e%2e%2f", ".new-x", "m%00", "M", "a b", &"x".repeat(300)];
     let mut before = None;
     let mut statuses = std::collections::BTreeMap::<u16, usize>::new();
     for i in 0..requests {

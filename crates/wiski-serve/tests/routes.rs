@@ -305,6 +305,131 @@ async fn a_search_finds_what_it_looks_for() {
     server.post("/v2/models/s/ask", json!({ "counts": 1 })).await.is(400);
 }
 
+/// A value falls towards a corner that a constraint forbids.
+fn shape(point: &Value) -> Value {
+    let (w, h) = (point["w"].as_f64().unwrap(), point["h"].as_f64().unwrap());
+    let mut told = point.clone();
+    told["value"] = json!(2.0 * (w + h));
+    told["area"] = json!(0.64 - w * h);
+    told["length"] = json!(w - 1.5);
+    told
+}
+
+#[tokio::test]
+async fn a_search_keeps_its_constraints() {
+    let mut server = Server::new();
+    let model = json!({
+        "name": "s", "kind": "optimizer", "constraints": ["area", "length"],
+        "space": [{ "name": "w", "lo": 0.1, "hi": 2 }, { "name": "h", "lo": 0.1, "hi": 2 }],
+    });
+    server.post("/v2/models", model).await.ok();
+    assert_eq!(server.get("/v2/models/s").await.ok()["parameters"]["beside"], json!(["area", "length"]));
+    for round in 0..15 {
+        if round == 5 {
+            // What was told is in the journal, constraints included.
+            server = server.crashed();
+        }
+        let points = server.post("/v2/models/s/ask", json!({ "count": 2 })).await.ok();
+        let told: Value = points["points"].as_array().unwrap().iter().map(shape).collect();
+        server.post("/v2/models/s/tell", json!({ "rows": told })).await.ok();
+    }
+    let stats = server.get("/v2/models/s/stats").await.ok();
+    let best = &stats["best"];
+    assert_eq!(best["value"], shape(&best["point"])["value"], "{stats}");
+    assert!(best["value"].as_f64().unwrap() < 3.25, "{stats}");
+    assert_eq!(best["constraints"]["area"], shape(&best["point"])["area"]);
+    assert!(best["constraints"]["area"].as_f64().unwrap() <= 0.0, "{stats}");
+    let feasible = stats["feasible"].as_u64().unwrap();
+    assert!(0 < feasible && feasible < 30, "{stats}");
+    // Rows without names have what was named after their value, in CSV by name; a trial that failed has neither.
+    assert_eq!(server.post("/v2/models/s/tell", json!([[1, 1, 4, -0.36, -0.5]])).await.ok()["learned"], 1);
+    assert_eq!(
+        server.post("/v2/models/s/tell", json!([{ "w": 1, "h": 1, "area": 3 }])).await.ok()["learned"],
+        1
+    );
+    let csv = [("content-type", "text/csv")];
+    let body = "area,h,w,length,value\n-0.36,1,1,-0.5,4\n";
+    assert_eq!(server.send("POST", "/v2/models/s/tell", &csv, body).await.ok()["rows"], 33);
+    assert_eq!(server.get("/v2/models/s/stats").await.ok()["feasible"], feasible + 2);
+    let text =
+        server.post("/v2/models/s/tell", json!([{ "w": 1, "h": 1, "value": 4, "area": 3 }])).await.is(422);
+    assert!(text.contains("row 0, column 'length': is missing"), "{text}");
+    server.post("/v2/models/s/tell", json!([[1, 1, 4]])).await.is(400);
+    let twice = server.send("POST", "/v2/models/s/tell", &csv, "w,w\n1,1\n").await.is(400);
+    assert!(twice.contains("'w' is named twice"), "{twice}");
+}
+
+#[tokio::test]
+async fn a_search_of_two_objectives_has_a_front() {
+    let server = Server::new();
+    let model = json!({
+        "name": "s", "kind": "optimizer", "goals": ["minimize", "maximize"], "constraints": ["x too small"],
+        "space": [{ "name": "x", "lo": 0, "hi": 1 }, { "name": "n", "lo": 1, "hi": 9, "integer": true },
+                  { "name": "how", "choices": ["good", "bad"] }],
+    });
+    server.post("/v2/models", model).await.ok();
+    for _ in 0..12 {
+        let points = server.post("/v2/models/s/ask", json!({ "count": 2 })).await.ok();
+        let told: Value = points["points"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|p| {
+                let x = p["x"].as_f64().unwrap();
+                // Whole numbers come as such.
+                let n = p["n"].as_u64().unwrap() as f64;
+                let worse = if p["how"] == "bad" { 1.0 } else { 0.0 };
+                let mut told = p.clone();
+                told["value"] = json!(x * x + worse + 0.1 * (n - 4.0).abs());
+                told["value2"] = json!(1.0 - (x - 1.0).powi(2) - worse);
+                told["x too small"] = json!(0.2 - x);
+                told
+            })
+            .collect();
+        server.post("/v2/models/s/tell", json!({ "rows": told })).await.ok();
+    }
+    let stats = server.get("/v2/models/s/stats").await.ok();
+    assert!(stats.get("best").is_none(), "{stats}");
+    let front = stats["front"].as_array().unwrap();
+    assert!(front.len() >= 3, "{stats}");
+    let values: Vec<(f64, f64)> =
+        front.iter().map(|t| (t["values"][0].as_f64().unwrap(), t["values"][1].as_f64().unwrap())).collect();
+    for (i, a) in values.iter().enumerate() {
+        assert!(front[i]["constraints"]["x too small"].as_f64().unwrap() <= 0.0);
+        assert!(values.iter().all(|b| !(b.0 < a.0 && b.1 > a.1)), "{stats}");
+    }
+    server.get("/v2/models/s/figures/trace.svg").await.is(200);
+    server.post("/v2/models/s/infer", json!([{ "x": 0.5, "n": 4, "how": "good" }])).await.ok();
+}
+
+#[tokio::test]
+async fn what_a_search_cannot_be_is_said_when_it_is_made() {
+    let server = Server::new();
+    let range = json!([{ "name": "x", "lo": 0, "hi": 1 }]);
+    for (change, word) in [
+        (json!({ "goals": [] }), "goals"),
+        (json!({ "goal": "minimize", "goals": ["minimize", "maximize"] }), "goals"),
+        (json!({ "goals": ["minimize", "minimize", "minimize", "minimize"] }), "objectives"),
+        (json!({ "goals": ["minimize", "minimize"], "noise": "variance" }), "known_noise"),
+        (json!({ "constraints": ["a", "a"] }), "'a'"),
+        (json!({ "constraints": ["x"] }), "'x' is named twice"),
+        (json!({ "constraints": ["value"] }), "'value' is named twice"),
+        (json!({ "constraints": [""] }), "0 bytes"),
+        (json!({ "space": [{ "name": "value", "lo": 0, "hi": 1 }] }), "'value' is named twice"),
+        (json!({ "space": [{ "name": "x", "lo": 0 }] }), "'hi'"),
+        (json!({ "settings": { "features": "identity" } }), "features"),
+        (json!({ "settings": { "memory": 100 } }), "memory"),
+    ] {
+        let mut model = json!({ "name": "s", "kind": "optimizer", "space": range });
+        model.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let text = server.post("/v2/models", model).await.is(422);
+        assert!(text.contains(word), "{change}: {text}");
+    }
+    let rows =
+        json!({ "name": "m", "kind": "regressor", "inputs": ["a"], "target": "y", "constraints": ["c"] });
+    assert!(server.post("/v2/models", rows).await.is(422).contains("constraints"));
+}
+
 #[tokio::test]
 async fn models_are_made_listed_and_deleted() {
     let server = Server::new();

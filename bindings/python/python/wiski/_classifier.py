@@ -188,8 +188,7 @@ class OnlineGPClassifier(ClassifierMixin, OnlineGP):
             X, codes = X[order], codes[order]
             weight = None if weight is None else weight[order]
         model.expect(len(X))
-        self._learn(model, X, codes, time, weight, texts=labels)
-        model.finish_search()
+        self._learn(model, X, codes, time, weight, texts=labels, all_rows=True)
         warn_of_failure(model)
         self.model_ = model
         self._set_classes()

@@ -175,8 +175,8 @@ class Client:
     ) -> RemoteModel:
         """Make a model: a ``"regressor"``, a ``"classifier"``, a ``"forecaster"`` or an ``"optimizer"``.
 
-        ``more`` may hold ``noise``, ``time``, ``periodic``, ``levels``, ``classes``, ``add_classes``, ``space`` and
-        ``goal``.
+        ``more`` may hold ``noise``, ``time``, ``periodic``, ``levels``, ``classes``, ``add_classes``, ``space``, ``goal``,
+        ``goals`` and ``constraints``.
         """
         body = {"name": name, "kind": kind, "settings": settings or {}, **more}
         if kind != "optimizer":
@@ -254,7 +254,8 @@ class RemoteModel:
         return self._change("ask", {"count": count})["points"]
 
     def tell(self, trials: Iterable[Row]) -> dict[str, Any]:
-        """Learn what trials gave: points with their ``value``; one without has failed."""
+        """Learn what trials gave: points with their ``value``, and those of further objectives (``value2``, ``value3``) and
+        constraints (by their names), if there are any; a point without a value has failed."""
         return self._change("tell", self._rows(trials, None))
 
     def refit(self) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import time
 from typing import Any
 
 import numpy as np
@@ -13,10 +11,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from wiski._errors import NotFittedError, WiskiError
+from wiski._progress import Progress
 
 _F64 = np.dtype(np.float64)
 
-# So many rows are learned between two looks at the clock.
+# So many rows are learned between two counts of them.
 _SAID_AFTER = 256
 
 PARAMETERS = """features : str, default="auto"
@@ -76,7 +75,8 @@ PARAMETERS = """features : str, default="auto"
         Whether searches for features and refits run on another thread while ``partial_fit`` goes on: no row waits for
         them, and when they take effect depends on the machine.
     verbose : int, default=0
-        Whether ``fit`` and ``partial_fit`` say on standard error, every second, how far they are.
+        Whether ``fit`` and ``partial_fit`` say on standard error, every second, how far they are, and what they are doing
+        meanwhile.
     random_state : int, RandomState or None, default=0
         The seed of everything random."""
 
@@ -202,19 +202,18 @@ class OnlineGP(BaseEstimator):
         levels = getattr(self, "_levels", {})
         return [levels.get(name) for name in self._columns()]
 
-    def _learn(self, model: Any, X: np.ndarray, *columns: Any, texts: Any = None) -> None:
-        """Hands rows to a model; says how far it is, if that is wanted."""
-        if not self.verbose:
-            model.learn(X, *_arguments(columns, slice(None), texts))
-            return
-        start = said = time.monotonic()
-        for first in range(0, len(X), _SAID_AFTER):
-            rows = slice(first, first + _SAID_AFTER)
-            model.learn(X[rows], *_arguments(columns, rows, texts))
-            if time.monotonic() - said > 1.0:
-                said = time.monotonic()
-                done = min(first + _SAID_AFTER, len(X))
-                print(f"wiski: {done} of {len(X)} rows after {said - start:.0f} s", file=sys.stderr, flush=True)
+    def _learn(self, model: Any, X: np.ndarray, *columns: Any, texts: Any = None, all_rows: bool = False) -> None:
+        """Hands rows to a model, all there will be or some; says how far it is, if that is wanted."""
+        with Progress(len(X), bool(self.verbose)) as progress:
+            # Rows that are counted come in blocks.
+            block = _SAID_AFTER if self.verbose else max(len(X), 1)
+            for first in range(0, len(X), block):
+                rows = slice(first, first + block)
+                model.learn(X[rows], *_arguments(columns, rows, texts))
+                progress.done = min(first + block, len(X))
+            if all_rows:
+                progress.doing = "looking for features"
+                model.finish_search()
 
     def _columns(self) -> list[str]:
         """The names of the columns, invented where there are none."""
@@ -276,8 +275,9 @@ class OnlineGP(BaseEstimator):
         return self.model_.remarks()
 
     @property
-    def metrics_(self) -> dict[str, float]:
-        """Running figures of the predictions made for each row before it was learned, after the warm-up."""
+    def metrics_(self) -> Any:
+        """Running figures of the predictions made for each row before it was learned, after the warm-up: a dict, or a list of
+        one for each of several targets."""
         return self._fitted().metrics()
 
     def finish_search(self) -> Any:
@@ -312,7 +312,8 @@ class OnlineGP(BaseEstimator):
     # -- files -----------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file, whole or not at all: the file that the command line reads and writes."""
+        """Write the model to a file, whole or not at all: the file that the command line reads and writes. (Models of
+        several targets are read by Python alone.)"""
         self._fitted().save(os.fspath(path))
 
     @classmethod
@@ -430,6 +431,14 @@ def name_of(y: Any) -> str:
     """The name of a series of targets, by which the command line finds them in a file."""
     name = getattr(y, "name", None)
     return "y" if name is None else str(name)
+
+
+def names_of(given: Any, y: np.ndarray) -> str | list[str]:
+    """The name of the target, or of each of several: those of the series or frame that they came in, where there are any."""
+    if y.ndim == 1:
+        return name_of(given)
+    names = getattr(given, "columns", None)
+    return [f"y{k}" for k in range(y.shape[1])] if names is None else [str(name) for name in names]
 
 
 def optional(values: Any, rows: int, name: str) -> np.ndarray | None:

@@ -14,6 +14,7 @@ from wiski._regressor import OnlineGPRegressor
 
 _READERS = {
     "regressor": OnlineGPRegressor.load,
+    "targets": OnlineGPRegressor.load,
     "classifier": OnlineGPClassifier.load,
     "optimizer": Optimizer.load,
     "forecaster": Forecaster.load,

@@ -11,14 +11,16 @@ from sklearn.utils import check_random_state
 
 from wiski import _core
 from wiski._errors import WiskiError, warn_of_failure
-from wiski._estimator import PARAMETERS, OnlineGP, is_ahead, levels_of, name_of, optional, times_of, weights_of
+from wiski._estimator import PARAMETERS, OnlineGP, is_ahead, levels_of, names_of, optional, times_of, weights_of
+from wiski._several import Several
 from wiski._stats import Stats
 
 
 class OnlineGPRegressor(RegressorMixin, OnlineGP):
     __doc__ = f"""A Gaussian process that learns one row at a time, in constant time and memory.
 
-    Rows come in any units; scales, kernel and noise are learned on the way.
+    Rows come in any units; scales, kernel and noise are learned on the way. Targets may be several: ``y`` then has a column
+    for each, and so have predictions. Each is learned by itself, with features, kernel and noise of its own.
 
     Parameters
     ----------
@@ -37,9 +39,10 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
     n_seen_ : float
         The number of rows learned, or the sum of their weights.
     metrics_ : dict
-        How good the predictions were that were made for each row before it was learned.
+        How good the predictions were that were made for each row before it was learned; a list of one for each target, if
+        there are several.
     hyperparameters_ : dict
-        Kernel and noise, in scaled units.
+        Kernel and noise, in scaled units; a list, if there are several targets.
 
     Examples
     --------
@@ -120,12 +123,25 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
     # -- learning --------------------------------------------------------------------------------------------
 
     def _targets(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
-        X, y = self._checked(X, y, reset=reset, y_numeric=True)
-        return X, np.asarray(y, dtype=np.float64)
+        X, y = self._checked(X, y, reset=reset, y_numeric=True, multi_output=True)
+        y = np.asarray(y, dtype=np.float64)
+        return X, y if reset else self._as_fitted(y)
 
-    def _new(self, target: str, bounds: Any = None, seed: int | None = None) -> Any:
+    def _as_fitted(self, y: np.ndarray) -> np.ndarray:
+        """Targets as the model has learned them before: one for each row, or so many."""
+        several = len(self.model_) if isinstance(self.model_, Several) else None
+        width = 1 if y.ndim == 1 else y.shape[1]
+        if width != (several or 1):
+            raise WiskiError(f"y has the shape {y.shape}, but this model has {several or 1} for each row")
+        return y.ravel() if several is None else y.reshape(len(y), width)
+
+    def _new(self, targets: str | list[str], bounds: Any = None, seed: int | None = None) -> Any:
+        """A model of a target, or of each of several."""
+        if not isinstance(targets, str):
+            seed = self._draw_seed() if seed is None else seed
+            return Several([self._new(target, bounds, seed) for target in targets])
         columns = self._columns()
-        model = _core.Regressor(len(columns), self._parameters(columns, bounds, seed), columns, target)
+        model = _core.Regressor(len(columns), self._parameters(columns, bounds, seed), columns, targets)
         if any(levels is not None for levels in self._texts()):
             model.levels = self._texts()
         return model
@@ -133,6 +149,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing != "error"
+        tags.target_tags.multi_output = True
         return tags
 
     def _noise_of(self, noise: Any, rows: int) -> np.ndarray | None:
@@ -155,16 +172,18 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         Parameters
         ----------
         X : array-like or frame of shape (n_rows, n_features)
-        y : array-like of shape (n_rows,)
+        y : array-like of shape (n_rows,), or (n_rows, n_targets)
+            Several targets are learned one after the other, with a model for each.
         noise : array-like of shape (n_rows,), default=None
-            The noise variance of each target, with ``known_noise``.
+            The noise variance of each row's targets, with ``known_noise``.
         time : array-like of shape (n_rows,), default=None
             The time of each row, with ``timed``.
         sample_weight : array-like of shape (n_rows,), default=None
             How often each row counts: noise of 1/weight of the variance. Rows of weight 0 are left out.
         """
-        target = name_of(y)
+        given = y
         X, y = self._targets(X, y, reset=True)
+        targets = names_of(given, y)
         weight = weights_of(sample_weight, X)
         if weight is not None and (weight == 0).any():
             there = weight > 0
@@ -176,14 +195,13 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         noise, time = self._noise_of(noise, len(X)), times_of(time, len(X), self.timed)
         seed = self._draw_seed()
         order, bounds = self._batch(X, 2, seed)
-        model = self._new(target, bounds, seed)
+        model = self._new(targets, bounds, seed)
         if order is not None:
             X, y = X[order], y[order]
             noise = None if noise is None else noise[order]
             weight = None if weight is None else weight[order]
         model.expect(len(X))
-        self._learn(model, X, y, noise, time, weight)
-        model.finish_search()
+        self._learn(model, X, y, noise, time, weight, all_rows=True)
         warn_of_failure(model)
         self.model_ = model
         return self
@@ -193,10 +211,11 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
     ) -> OnlineGPRegressor:
         """Learn these rows too, in their order. The first rows start the model (the warm-up).
 
-        Parameters are those of ``fit``.
+        Parameters are those of ``fit``. Where this is interrupted, some of several targets may have learned rows that others
+        have not.
         """
         if (
-            "model_" in self.__dict__
+            type(self.__dict__.get("model_")) is _core.Regressor
             and self._is_plain(X)
             and type(y) is np.ndarray
             and y.dtype == np.float64
@@ -210,15 +229,16 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         ):
             self.model_.learn(X, y)
             return self
-        first, target = "model_" not in self.__dict__, name_of(y)
+        first, given = "model_" not in self.__dict__, y
         X, y = self._targets(X, y, reset=first)
+        targets = names_of(given, y)
         weight = weights_of(sample_weight, X)
         noise, time = self._noise_of(noise, len(X)), times_of(time, len(X), self.timed)
         if weight is not None and (weight == 0).any():
             there = weight > 0
             X, y, weight = X[there], y[there], weight[there]
             noise, time = (None if column is None else column[there] for column in (noise, time))
-        model = self._new(target) if first else self.model_
+        model = self._new(targets) if first else self.model_
         self._learn(model, X, y, noise, time, weight)
         warn_of_failure(model)
         self.model_ = model
@@ -291,6 +311,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         -------
         mean : ndarray of shape (n_rows,)
         std : ndarray of shape (n_rows,), or cov : ndarray of shape (n_rows, n_rows)
+            With several targets each array has a last axis for them.
         """
         X = self._rows(X)
         noise = optional(noise, len(X), "noise")
@@ -307,11 +328,13 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
             predicted = self.model_.predict(X, return_std, include_noise)
             if not return_std or added is None:
                 return predicted
-            return predicted[0], np.sqrt(predicted[1] ** 2 + added)
+            return predicted[0], np.sqrt(predicted[1] ** 2 + added.reshape(-1, *[1] * (predicted[1].ndim - 1)))
         if return_std:
             raise WiskiError("predict: either return_std or return_cov, not both")
         mean, covariance = self.model_.joint(X, include_noise)
-        return mean, covariance if added is None else covariance + np.diag(added)
+        if added is None:
+            return mean, covariance
+        return mean, covariance + np.diag(added).reshape(covariance.shape[:2] + (1,) * (covariance.ndim - 2))
 
     def predict_interval(
         self, X: Any, level: Any = 0.95, horizon: str | None = None, noise: Any = None
@@ -339,7 +362,8 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         -------
         mean : ndarray of shape (n_rows,)
         intervals : ndarray of shape (n_rows, 2)
-            Lower and upper ends; of shape (n_rows, 2, n_levels) for several levels.
+            Lower and upper ends; of shape (n_rows, 2, n_levels) for several levels. With several targets their axis is the
+            second.
 
         Examples
         --------
@@ -358,14 +382,15 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         levels, single = levels_of(level)
         ahead = is_ahead(horizon, len(mean))
         half = [self.model_.quantile(one, ahead) * std for one in levels]
-        each = [np.column_stack([mean - h, mean + h]) for h in half]
+        each = [np.stack([mean - h, mean + h], axis=-1) for h in half]
         return mean, each[0] if single else np.stack(each, axis=-1)
 
     def predict_quantiles(
         self, X: Any, quantiles: Any = (0.1, 0.5, 0.9), horizon: str | None = None, noise: Any = None
     ) -> np.ndarray:
-        """Quantiles of an observation at each row: an array of shape (n_rows, n_quantiles). They are the ends of
-        :meth:`predict_interval`, so that with ``intervals="conformal"`` intervals between two of them hold their share.
+        """Quantiles of an observation at each row: an array of shape (n_rows, n_quantiles), or of shape (n_rows, n_targets,
+        n_quantiles). They are the ends of :meth:`predict_interval`, so that with ``intervals="conformal"`` intervals between
+        two of them hold their share.
 
         >>> import numpy as np
         >>> from wiski import OnlineGPRegressor
@@ -383,11 +408,11 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
             half = self.model_.quantile(level, ahead) * std if level > 0 else 0.0
             return mean + half if share > 0.5 else mean - half
 
-        return np.column_stack([end(share) for share in shares])
+        return np.stack([end(share) for share in shares], axis=-1)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
-        """Values at rows of functions drawn from the posterior: an array of shape (n_rows, n_samples). Each
-        column is one function; noise is not added."""
+        """Values at rows of functions drawn from the posterior: an array of shape (n_rows, n_samples), or of shape
+        (n_rows, n_targets, n_samples). Each column is one function; noise is not added."""
         X = self._rows(X)
         if n_samples < 1:
             raise WiskiError(f"n_samples={n_samples}: at least one function must be drawn")
@@ -395,13 +420,15 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
         return self.model_.sample(X, n_samples, int(seed))
 
     def log_marginal_likelihood(self) -> float:
-        """The log marginal likelihood of everything learned, at the present hyperparameters."""
+        """The log marginal likelihood of everything learned, at the present hyperparameters: of several targets, the sum."""
         return self._fitted().log_evidence()
 
     @property
-    def hyperparameters_(self) -> dict[str, float]:
-        """Names and values of all hyperparameters, in scaled units (inputs -1 to 1, targets of variance 1)."""
-        return dict(self._fitted().hyperparameters())
+    def hyperparameters_(self) -> Any:
+        """Names and values of all hyperparameters, in scaled units (inputs -1 to 1, targets of variance 1): a dict, or a list
+        of one for each of several targets."""
+        found = self._fitted().hyperparameters()
+        return found if isinstance(self.model_, Several) else dict(found)
 
     # -- from elsewhere --------------------------------------------------------------------------------------
 
@@ -422,4 +449,5 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> OnlineGPRegressor:
         """A model from a file that this class or the command line wrote."""
-        return cls._around(_core.Regressor.load(os.fspath(path)))
+        several = _core.load_several(os.fspath(path))
+        return cls._around(_core.Regressor.load(os.fspath(path)) if several is None else Several(several))

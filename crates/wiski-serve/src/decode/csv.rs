@@ -46,7 +46,8 @@ fn header(names: &[Cow<str>], builder: &Builder) -> Result<Vec<Option<Slot>>, Fa
     if let Some(twice) =
         known.enumerate().find(|(i, slot)| slots.iter().flatten().take(*i).any(|s| s == *slot))
     {
-        return Err(Failure::Malformed(format!("{:?} is named twice in the first line of the CSV", twice.1)));
+        let name = builder.schema().name(*twice.1);
+        return Err(Failure::Malformed(format!("'{name}' is named twice in the first line of the CSV")));
     }
     Ok(slots)
 }

@@ -186,7 +186,7 @@ async function figures() {
   const isSearch = s.kind === "optimizer";
   const list = [
     ["rows", s.rows.toLocaleString()], ["state", s.ready ? (s.searching ? "ready, still searching" : "ready") : "warming up"],
-    isSearch ? ["best", s.best ? brief(s.best.value) : "–"] : [s.kind === "classifier" ? "wrong" : "RMSE", s.kind === "classifier" ? percent(s.error) : brief(s.error)],
+    isSearch ? (s.front ? ["on the front", s.front.length] : ["best", s.best ? brief(s.best.value) : "–"]) : [s.kind === "classifier" ? "wrong" : "RMSE", s.kind === "classifier" ? percent(s.error) : brief(s.error)],
     ["coverage", `${percent(s.coverage)} of ${percent(s.level)}`], ["last 1,000", percent(s.recent_coverage)],
     ["refits", s.refits], ["drift signals", s.drifts], ["queue", s.queue], ["memory", brief(s.memory_bytes / 1048576) + " MiB"],
   ];

@@ -4,7 +4,7 @@ use axum::http::header::CONTENT_DISPOSITION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use serde_json::{Value, json};
-use wiski::decide::{Outcome, Trial};
+use wiski::decide::Trial;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Call, rows};
@@ -148,6 +148,7 @@ fn metadata_of(hosted: &Hosted, view: &View) -> Value {
             "target": columns.target,
             "noise": columns.noise,
             "time": columns.time,
+            "beside": view.schema.beside,
             "levels": levels,
             "classes": view.labels(),
             "level": view.figures.level,
@@ -194,12 +195,30 @@ pub(super) async fn stats(call: Call) -> Result<Response, Failure> {
         stats["lags"] = json!(forecaster.lags());
     }
     if let Some(optimizer) = view.search() {
-        let trial = |trial: &Trial| match trial.outcome {
-            Outcome::Value(value) => json!({ "point": rows::named(&view.schema, &trial.x), "value": value }),
-            Outcome::Failed => Value::Null,
+        let settings = optimizer.settings();
+        let trial = |trial: &Trial| {
+            let values = trial.values();
+            let mut found =
+                json!({ "point": rows::named(optimizer.space(), &trial.x), "value": values.first() });
+            if values.len() > 1 {
+                found["values"] = json!(values);
+            }
+            if !trial.constraints.is_empty() {
+                let named =
+                    settings.constraints.iter().cloned().zip(trial.constraints.iter().map(|c| json!(c)));
+                found["constraints"] = Value::Object(named.collect());
+            }
+            found
         };
-        stats["best"] = optimizer.best().map_or(Value::Null, trial);
         stats["pending"] = optimizer.pending().len().into();
+        if settings.further.is_empty() {
+            stats["best"] = optimizer.best().map_or(Value::Null, trial);
+        } else {
+            stats["front"] = optimizer.front().into_iter().map(trial).collect();
+        }
+        if !settings.constraints.is_empty() {
+            stats["feasible"] = optimizer.trials().iter().filter(|trial| trial.is_feasible()).count().into();
+        }
     }
     Ok(json_body(&stats))
 }

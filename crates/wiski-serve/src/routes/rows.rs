@@ -7,6 +7,7 @@ use std::time::Instant;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use wiski::decide::{Dimension, Optimizer, Space};
 
 use super::Call;
 use crate::answer::{self, json_body};
@@ -190,7 +191,7 @@ struct Asked {
 
 pub(super) async fn ask(call: Call) -> Result<Response, Failure> {
     let hosted = call.engine.model(call.name()).await?;
-    let schema = check_kind(&hosted, true, true)?;
+    check_kind(&hosted, true, true)?;
     let count = if call.body.trim_ascii().is_empty() {
         1
     } else {
@@ -203,7 +204,10 @@ pub(super) async fn ask(call: Call) -> Result<Response, Failure> {
     }
     match hosted.change(Op::Ask(count), call.key()?).await? {
         (Reply::Points(points), replayed) => {
-            let named: Vec<Value> = points.iter().map(|x| named(&schema, x)).collect();
+            let view = hosted.view();
+            let space = view.search().map(Optimizer::space);
+            let named: Vec<Value> =
+                points.iter().filter_map(|x| space.map(|space| named(space, x))).collect();
             Ok(json_body(
                 &json!({ "model": hosted.name.as_str(), "replayed": replayed, "points": named, "raw": points }),
             ))
@@ -215,13 +219,14 @@ pub(super) async fn ask(call: Call) -> Result<Response, Failure> {
 }
 
 /// A point by the names of its dimensions, choices as their texts.
-pub(super) fn named(schema: &Schema, x: &[f64]) -> Value {
-    let value = |(i, &v): (usize, &f64)| match schema.columns.reading(i) {
-        wiski::persist::Reading::Levels(levels) => {
-            levels.get(v as usize).map_or(Value::Null, |level| Value::from(level.as_str()))
-        }
-        _ => Value::from(v),
+pub(super) fn named(space: &Space, x: &[f64]) -> Value {
+    let value = |(d, &v): (&Dimension, &f64)| {
+        let value = match d.choices.get(v as usize) {
+            Some(choice) => Value::from(choice.as_str()),
+            None if d.integer => Value::from(v as i64),
+            None => Value::from(v),
+        };
+        (d.name.clone(), value)
     };
-    let names = schema.columns.inputs.iter().cloned();
-    Value::Object(names.zip(x.iter().enumerate().map(value)).collect())
+    Value::Object(space.dimensions().iter().zip(x).map(value).collect())
 }

@@ -95,24 +95,17 @@ impl<'a> Parser<'a> {
 
     fn family(&mut self) -> Result<Family> {
         let word = self.take(|c| c.is_ascii_alphanumeric());
-        Ok(match word {
-            "rbf" => Family::Rbf,
-            "matern12" => Family::Matern12,
-            "matern32" => Family::Matern32,
-            "matern52" => Family::Matern52,
-            "rq" => Family::RationalQuadratic,
-            "periodic" => Family::Periodic,
-            "cosine" => Family::Cosine,
+        match word {
             "sm" => {
                 let components = if self.accept(':') { self.number()? } else { 4 };
-                Family::SpectralMixture { components }
+                Ok(Family::SpectralMixture { components })
             }
-            "" => return Err(self.unexpected()),
-            other => {
-                let known = "rbf, matern12, matern32, matern52, rq, periodic, cosine and sm:Q";
-                return Err(self.reject(&format!("'{other}' is not one of {known}")));
-            }
-        })
+            "" => Err(self.unexpected()),
+            word => Family::NAMED.into_iter().find(|family| family.name() == word).ok_or_else(|| {
+                let known = Family::NAMED.map(Family::name).join(", ");
+                self.reject(&format!("'{word}' is not one of {known} and sm:Q"))
+            }),
+        }
     }
 
     fn axis(&mut self) -> Result<usize> {
