@@ -326,7 +326,6 @@ mod tests {
     use super::super::plan::{ForecastSettings, Lags, Seasons};
     use super::super::running::Rival;
     use super::*;
-    use crate::persist;
 
     fn value(i: usize) -> f64 {
         let t = i as f64;
@@ -399,13 +398,17 @@ mod tests {
     #[test]
     fn two_models_are_saved_to_the_last_bit() {
         let [mut both, ..] = pair();
-        let bytes = persist::to_bytes(&both).unwrap();
-        let mut read: Forecaster = persist::from_bytes(&bytes).unwrap();
+        let bytes = rmp_serde::to_vec_named(&both).unwrap();
+        let mut read: Forecaster = rmp_serde::from_slice(&bytes).unwrap();
         for i in 400..500 {
             let said =
                 [&mut both, &mut read].map(|m| m.observe(i as f64, &[], Some(value(i))).unwrap().unwrap());
             assert_eq!(said[0], said[1], "{i}");
         }
         assert_eq!(both.forecast(50, &[], 0.9).unwrap(), read.forecast(50, &[], 0.9).unwrap());
+        // Another clock would forecast other rows.
+        both.running.as_mut().unwrap().rival.as_mut().unwrap().running.step = 2.0;
+        let bytes = rmp_serde::to_vec_named(&both).unwrap();
+        assert!(rmp_serde::from_slice::<Forecaster>(&bytes).is_err());
     }
 }

@@ -21,6 +21,10 @@ const LONGEST_CHECK: usize = 1024;
 const FIT_WORK: f64 = 4e7;
 /// From so many coordinates on one structure is fitted, from one start.
 const MANY: usize = 40;
+/// From so many rows on fewer starts are tried.
+const LONG: f64 = 1024.0;
+/// A structure that is so many nats behind after the first evaluations is not followed further.
+const BEHIND: f64 = 6.0;
 /// A second model is carried on if it lowers the log mean square error by this, over all horizons or one step ahead.
 const WORTH: f64 = 0.02;
 
@@ -167,30 +171,48 @@ impl Running {
             })
         };
         // Akaike's criterion for few rows: the log density of a structure, less what learning k hyperparameters adds to it.
-        let fitted = |structure: Structure| -> Result<(f64, Self)> {
-            let mut running = start(&structure)?;
-            // What few rows said is no start for more of them: of a short series every fit searches as the first one does.
-            let follows = window.times.len() > FIRST_FIT;
-            let known = follows && earlier.is_some_and(|e| e.systems().any(|s| running.system.follow(s)));
+        let follow = |(mut running, effort): (Self, Effort)| -> Result<(f64, Self)> {
             let series = running.series(window, running.rows_to_fit(window));
-            let effort = match running.system.dim() {
-                _ if known => Effort { starts: 1, first: 0, best: 30 },
-                0..MANY if running.system.lags().is_empty() => Effort { starts: 3, first: 14, best: 50 },
-                _ => Effort { starts: 1, first: 0, best: 40 },
-            };
             let density = fit::fit(&mut running.system, &series, None, &moments, effort)?;
             let k = running.system.parameters().len() as f64;
             Ok((density - k * n / (n - k - 1.0).max(0.1), running))
         };
-        let best_of = |structures: Vec<Structure>| -> Result<Self> {
-            let mut best: Option<(f64, Self)> = None;
-            for tried in threads::map(usize::MAX, structures, fitted) {
-                let (value, running) = tried?;
-                if best.as_ref().is_none_or(|(most, _)| value > *most) {
-                    best = Some((value, running));
+        let first_effort = |running: &mut Self| {
+            // What few rows said is no start for more of them: of a short series every fit searches as the first one does.
+            let follows = window.times.len() > FIRST_FIT;
+            let known = follows && earlier.is_some_and(|e| e.systems().any(|s| running.system.follow(s)));
+            match running.system.dim() {
+                _ if known => Effort { starts: 1, first: 0, best: 30 },
+                // Of many rows an evaluation takes long, and they leave less to chance.
+                0..MANY if running.system.lags().is_empty() && n > LONG => {
+                    Effort { starts: 2, first: 10, best: 0 }
                 }
+                0..MANY if running.system.lags().is_empty() => Effort { starts: 3, first: 14, best: 0 },
+                _ => Effort { starts: 1, first: 0, best: 40 },
             }
-            let (_, mut running) = best.ok_or(Error::NotReady { operation: "a fit" })?;
+        };
+        let best_of = |structures: Vec<Structure>| -> Result<Self> {
+            let begin = |structure: Structure| -> Result<(Self, Effort)> {
+                let mut running = start(&structure)?;
+                let effort = first_effort(&mut running);
+                Ok((running, effort))
+            };
+            let begun = structures.into_iter().map(begin).collect::<Result<Vec<_>>>()?;
+            let unfinished = begun.iter().any(|(_, effort)| effort.best == 0);
+            let tried = threads::map(usize::MAX, begun, follow);
+            let mut tried = tried.into_iter().collect::<Result<Vec<(f64, Self)>>>()?;
+            let most = |tried: &[(f64, Self)]| tried.iter().map(|t| t.0).fold(f64::NEG_INFINITY, f64::max);
+            if unfinished {
+                // Those that may still be the best are followed to the end.
+                let least = most(&tried) - BEHIND;
+                let kept = tried.into_iter().filter(|t| t.0 >= least);
+                let effort = Effort { starts: 1, first: 0, best: 50 };
+                let kept = kept.map(|(_, running)| (running, effort)).collect();
+                tried = threads::map(usize::MAX, kept, follow).into_iter().collect::<Result<_>>()?;
+            }
+            let value = most(&tried);
+            let best = tried.into_iter().find(|t| t.0 >= value).ok_or(Error::NotReady { operation: "a fit" });
+            let mut running = best?.1;
             running.replay(window, settings.memory, horizon, first);
             Ok(running)
         };
@@ -200,8 +222,11 @@ impl Running {
             let running = best_of(if small { whole.simpler(settings.trend) } else { vec![whole] })?;
             Ok((running.calibration.loss().unwrap_or(0.0), running))
         };
+        // Small systems have several structures, which share the threads among them; large ones are fitted side by side.
+        let small = start(&Structure::whole(Vec::new()))?.system.dim() < MANY;
+        let side_by_side = if small { 1 } else { usize::MAX };
         let mut tried: Vec<(f64, Self)> =
-            threads::map(usize::MAX, lag_sets, of_lags).into_iter().collect::<Result<_>>()?;
+            threads::map(side_by_side, lag_sets, of_lags).into_iter().collect::<Result<_>>()?;
         tried.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut tried = tried.into_iter();
         let Some((alone, best)) = tried.next() else { return Err(Error::NotReady { operation: "a fit" }) };
