@@ -133,8 +133,7 @@ impl Structure {
     /// This one and those with less in them: each hyperparameter of a part that is not there is one that few rows get wrong.
     pub(super) fn simpler(&self, trend: TrendKind) -> Vec<Self> {
         let of = |slope, rough, smooth| Self { slope, rough, smooth, ..self.clone() };
-        let mut all =
-            vec![self.clone(), of(true, true, false), of(true, false, true), of(true, false, false)];
+        let mut all = vec![self.clone(), of(true, true, false), of(true, false, false)];
         if trend == TrendKind::Linear {
             all.extend([of(false, true, false), of(false, false, false)]);
         }
