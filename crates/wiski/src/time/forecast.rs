@@ -369,7 +369,9 @@ mod tests {
         }
         let [ahead, a, b] = [&both, &own, &other].map(|m| m.forecast(60, &[], 0.9).unwrap());
         let parts = both.components_ahead(&ahead.times, &[]).unwrap();
-        assert!(parts.iter().any(|p| p.name == "lags") && parts.iter().any(|p| p.name == "short term"));
+        let alone = own.components_ahead(&ahead.times, &[]).unwrap();
+        let has = |name: &str| parts.iter().any(|p| p.name == name);
+        assert!(has("lags") && alone.iter().all(|p| has(&p.name)) && parts.len() > alone.len());
         for k in 0..60 {
             let w = both.weight(k + 1);
             assert!((ahead.mean[k] - (w * a.mean[k] + (1.0 - w) * b.mean[k])).abs() < 1e-9, "{k}");

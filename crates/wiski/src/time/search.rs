@@ -21,8 +21,6 @@ const LONGEST_CHECK: usize = 1024;
 const FIT_WORK: f64 = 4e7;
 /// From so many coordinates on one structure is fitted, from one start.
 const MANY: usize = 40;
-/// From so many rows on fewer starts are tried.
-const LONG: f64 = 1024.0;
 /// A structure that is so many nats behind after the first evaluations is not followed further.
 const BEHIND: f64 = 6.0;
 /// A second model is carried on if it lowers the log mean square error by this, over all horizons or one step ahead.
@@ -183,10 +181,6 @@ impl Running {
             let known = follows && earlier.is_some_and(|e| e.systems().any(|s| running.system.follow(s)));
             match running.system.dim() {
                 _ if known => Effort { starts: 1, first: 0, best: 30 },
-                // Of many rows an evaluation takes long, and they leave less to chance.
-                0..MANY if running.system.lags().is_empty() && n > LONG => {
-                    Effort { starts: 2, first: 10, best: 0 }
-                }
                 0..MANY if running.system.lags().is_empty() => Effort { starts: 3, first: 14, best: 0 },
                 _ => Effort { starts: 1, first: 0, best: 40 },
             }
