@@ -222,6 +222,9 @@ fn score(name: &str, make: fn(&mut Random) -> Made, seeds: u64) -> Result<()> {
                 }
             }
             learned = origin;
+            if !model.is_ready() {
+                model.fit()?;
+            }
             let rows: Vec<usize> = (origin..origin + horizon).filter(|i| !values[*i].is_nan()).collect();
             let times: Vec<f64> = rows.iter().map(|i| *i as f64).collect();
             let ahead = model.forecast_at(&times, &[], 0.95)?;
