@@ -32,7 +32,7 @@ fn dates_seasons_paths_and_backtests() {
         .ok("forecast sales.csv --time when --target sold --horizon 1d --season 24h --paths 2 --components");
     let mut lines = out.lines();
     let head = lines.next().unwrap();
-    assert!(head.starts_with("when,mean,std,lower,upper,trend,"), "{head}");
+    assert!(head.starts_with("when,mean,std,lower,upper,trend,trend_std,"), "{head}");
     assert!(head.ends_with("path1,path2"), "{head}");
     let first: Vec<&str> = lines.next().unwrap().split(',').collect();
     assert_eq!(first[0], "2024-01-29T00:00:00");
@@ -154,6 +154,21 @@ fn live_forecasts_after_each_row() {
     let cells: Vec<&str> = lines[9].split(',').collect();
     assert_eq!(cells[..2], ["60", "2024-01-03T14:00:00"]);
     assert_eq!(cells[2].parse::<f64>().unwrap(), last["forecast"]["mean"][2].as_f64().unwrap());
+}
+
+#[test]
+fn a_stream_with_a_horizon_is_a_series() {
+    let folder = Folder::new();
+    folder.write("all.csv", hourly(40));
+    let along = folder.ok("stream all.csv --time-col when --target sold --horizon 3h --emit ndjson");
+    assert_eq!(along, folder.ok("forecast all.csv --time when --target sold --horizon 3h --emit ndjson"));
+    let last: serde_json::Value = serde_json::from_str(along.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["row"], last["forecast"]["mean"].as_array().unwrap().len()), (&40.into(), 3));
+    folder.rejected("stream all.csv --time-col when --target sold --horizon 3h", "--emit");
+    folder.rejected(
+        "stream all.csv --time-col when --target sold --horizon 3h --emit --classify",
+        "--classify",
+    );
 }
 
 #[test]

@@ -2,13 +2,15 @@
 //!
 //! ```sh
 //! cargo run --release -p wiski --example forecast [co2|nyc_taxi|vic_elec|speed] [declared] [lags|nolags]
+//! cargo run --release -p wiski --example forecast endless [rows]
 //! ```
 //!
 //! `co2`: 43 years of weekly CO₂, fitted on the first 80 % and asked for the rest, with the season declared and found.
 //! With `declared` the seasons are told, with `nolags` or `lags` whether earlier values are inputs.
 //! `nyc_taxi`, `vic_elec`: half-hourly rows, learned one after the other; one step ahead along the stream, and a day
 //! and a week ahead from 40 origins (for vic_elec with the temperature and holidays of the days ahead), beside what was
-//! seen a week before. `speed`: the time of an update with trend, day, week and year. Data are read from `$WISKI_DATA`.
+//! seen a week before. `speed`: the time of an update with trend, day, week and year. `endless`: time and memory along so
+//! many rows (10⁷). Data are read from `$WISKI_DATA`.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -46,6 +48,9 @@ fn describe(model: &Forecaster) {
         model.lags(),
         model.system().map_or(0, wiski::time::System::dim)
     );
+    let weights: Vec<String> =
+        [1, 2, 4, 8, 24, 48, 336].iter().map(|h| format!("{:.2}", model.weight(*h))).collect();
+    println!("  weights of the first model at 1, 2, 4, 8, 24, 48, 336 steps: {}", weights.join(" "));
     if let Some(system) = model.system() {
         for component in system.components() {
             let names = component.parameter_names().iter().zip(component.parameters());
@@ -165,6 +170,20 @@ fn rolling(name: &str, first: usize, seasons: Seasons, lags: Lags) -> Result<()>
         up_to(&errors, WEEK),
         up_to(&naive, WEEK),
     );
+    let stretch = |from: usize, to: usize| {
+        let skipped = t.len() - one.len();
+        rmse(one[from.saturating_sub(skipped)..(to - skipped).min(one.len())].iter().copied())
+    };
+    println!(
+        "  one step at rows up to 400 {:.0}, 600 {:.0}, 900 {:.0}, 1400 {:.0}, 2000 {:.0}, 4000 {:.0}, then {:.0}",
+        stretch(0, 400),
+        stretch(400, 600),
+        stretch(600, 900),
+        stretch(900, 1400),
+        stretch(1400, 2000),
+        stretch(2000, 4000),
+        stretch(4000, t.len()),
+    );
     println!(
         "  coverage at steps 1–8 {:.3}, 9–24 {:.3}, 25–48 {:.3}, day 2 {:.3}, 3 {:.3}, 4–5 {:.3}, 6–7 {:.3}; mean width {:.0}; {:.1} s",
         share(0, 8),
@@ -208,12 +227,56 @@ fn speed() -> Result<()> {
     Ok(())
 }
 
+/// The memory of this process, in MB.
+fn resident() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|l| l.split_whitespace().next()?.parse::<f64>().ok()).unwrap_or(f64::NAN) / 1024.0
+}
+
+/// Time and memory along a stream with trend, day, week and year: rush hours on working days, a year, noise.
+fn endless(rows: u64) -> Result<()> {
+    let seasons = Seasons::Given(vec![48.0, 336.0, 17_532.0]);
+    let mut model = Forecaster::new(ForecastSettings { seasons, ..ForecastSettings::default() })?;
+    let mut noise = 1u64;
+    let mut value = |i: u64| {
+        noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (hour, day) = ((i % 48) as f64 / 2.0, i / 48 % 7);
+        let rush = (-((hour - 8.0) / 0.8).powi(2)).exp() + (-((hour - 18.0) / 1.5).powi(2)).exp();
+        let work = if day < 5 { 12.0 } else { 0.0 };
+        let year = 10.0 * (i as f64 * std::f64::consts::TAU / 17_532.0).sin();
+        let random = (noise >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
+        year + work * rush + 6.0 * ((hour - 9.0) * std::f64::consts::PI / 12.0).sin() + 3.0 * random
+    };
+    println!("{:>10} {:>9} {:>9} {:>7}", "rows", "µs a row", "slowest", "MB");
+    let (mut done, mut goal) = (0, 1000);
+    while done < rows {
+        let begin = Instant::now();
+        let mut slowest = 0f64;
+        let from = done;
+        while done < goal.min(rows) {
+            let row = Instant::now();
+            model.observe(done as f64, &[], Some(value(done)))?;
+            slowest = slowest.max(row.elapsed().as_secs_f64());
+            done += 1;
+        }
+        let each = 1e6 * begin.elapsed().as_secs_f64() / (done - from) as f64;
+        println!("{done:>10} {each:>9.1} {slowest:>8.3}s {:>7.1}", resident());
+        goal = if done < 1_000_000 { 10 * done } else { done + 1_000_000 };
+    }
+    describe(&model);
+    Ok(())
+}
+
 fn skipped(name: &str) {
     println!("{name}: skipped, its file is not in the data folder");
 }
 
 fn main() -> Result<()> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
+    if wanted.first().is_some_and(|w| w == "endless") {
+        return endless(wanted.get(1).and_then(|rows| rows.parse().ok()).unwrap_or(10_000_000));
+    }
     let is = |name: &str| wanted.is_empty() || wanted.iter().any(|w| w == name);
     let off = |lags: &str| {
         if wanted.iter().any(|w| w == lags) {

@@ -18,6 +18,7 @@ use wiski::model::Upkeep;
 
 use self::learner::JournalOptions;
 use self::plan::Plan;
+use crate::commands::forecast::{Along, Forecast};
 use crate::files::Waiting;
 use crate::intervals::IntervalOptions;
 use crate::latency;
@@ -96,6 +97,19 @@ pub(crate) struct Stream {
     #[arg(long, value_name = "FORMAT", value_enum, num_args = 0..=1, default_missing_value = "csv")]
     emit: Option<Emit>,
 
+    /// With --emit and --time-col: rows are one series, and each is answered with a forecast so far ahead, as 24h or 7d. The
+    /// other columns are not used; `wiski forecast --emit` is the same with more to choose
+    #[arg(
+        long,
+        value_name = "LENGTH",
+        requires_all = ["emit", "time_col", "target"],
+        conflicts_with_all = [
+            "inputs", "noise_col", "classify", "shuffle", "holdout", "limit", "predictions", "resume", "report",
+            "json", "search", "max_latency", "alarm", "alarm_action"
+        ]
+    )]
+    horizon: Option<String>,
+
     /// Who waits while features are searched for or hyperparameters refitted: the row that brings it about, so that a
     /// stream leads to the same model every time; or nobody, since it is done beside the stream [default: background for
     /// rows that arrive on standard input and are answered with --emit, unless a journal has to repeat them; else wait]
@@ -154,6 +168,20 @@ enum AlarmAction {
 
 impl Stream {
     pub(crate) fn run(&self) -> Result<()> {
+        if let (Some(horizon), Some(time), Some(target)) = (&self.horizon, &self.time_col, &self.target) {
+            let series = Along {
+                input: self.input.clone(),
+                time: time.clone(),
+                target: target.clone(),
+                horizon: horizon.clone(),
+                level: self.interval_options.given_level(),
+                emit: self.emit,
+                model: self.model.clone(),
+                journal: self.journal.clone(),
+                reading: self.reading.clone(),
+            };
+            return Forecast::from(series).run();
+        }
         Plan::new(self)?.run()
     }
 

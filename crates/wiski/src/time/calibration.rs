@@ -59,8 +59,13 @@ pub(super) struct Calibration {
 }
 
 /// The range of horizons that h steps belong to: 1, 2, 3, 4–5, 6–7, 8–11, …
-fn range(h: usize) -> usize {
+pub(super) fn range(h: usize) -> usize {
     if h < 3 { h - 1 } else { (2.0 * (h as f64).log2() - 1.0).round() as usize }
+}
+
+/// About a third of the horizons up to h share its range.
+pub(super) fn width(h: usize) -> f64 {
+    (0.35 * 2f64.powf(0.5 * (range(h) as f64 + 1.0))).max(1.0)
 }
 
 impl Calibration {
@@ -81,16 +86,23 @@ impl Calibration {
         self.deviations.len()
     }
 
-    /// Learns the error of a forecast h steps ahead; `apart` is the number of steps between two forecasts that are
-    /// compared, and `thresholds` are those of before the forecast was.
-    pub(super) fn learn(&mut self, h: usize, error: f64, apart: usize, thresholds: &[f64]) {
-        let Some(&deviation) = self.deviations.get(h - 1) else { return };
+    /// The deviation that a forecast has at a horizon, if so far ahead is compared.
+    pub(super) fn deviation(&self, h: usize) -> Option<f64> {
+        self.deviations.get(h - 1).copied()
+    }
+
+    /// Learns the error of a forecast h steps ahead that has a deviation; `apart` is the number of steps between two forecasts
+    /// that are compared, and `thresholds` are those of before the forecast was.
+    pub(super) fn learn(&mut self, h: usize, error: f64, deviation: f64, apart: usize, thresholds: &[f64]) {
+        if h > self.deviations.len() {
+            return;
+        }
         let place = range(h);
         let range = &mut self.ranges[place];
         range.squares += error * error;
         range.count += 1.0;
-        // About a third of the horizons up to h share its range; neighbors among them say the same, so a few are kept.
-        let width = (0.35 * 2f64.powf(0.5 * (place as f64 + 1.0))).max(1.0);
+        // Neighbors among the horizons of a range say the same, so a few are kept.
+        let width = width(h);
         let every = (width / OF_EACH).floor().max(1.0);
         if !h.is_multiple_of(every as usize) {
             return;
@@ -187,7 +199,7 @@ mod tests {
             for h in 1..=8 {
                 // Errors twice as large as predicted, spread as a Gaussian.
                 let z = normal::quantile((f64::from(i * 181 % 400) + 0.5) / 400.0);
-                c.learn(h, 2.0 * z, 4, &thresholds);
+                c.learn(h, 2.0 * z, 1.0, 4, &thresholds);
             }
         }
         for h in [1, 3, 8] {

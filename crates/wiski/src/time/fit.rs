@@ -149,7 +149,7 @@ pub(super) fn fit(
         }
     }
     let mut best = best.ok_or(Error::NotReady { operation: "learning hyperparameters" })?;
-    if effort.starts > 1 {
+    if effort.starts > 1 && effort.best > 0 {
         best = search(effort.best).minimize(&mut objective, &best.x, &bounds)?;
     }
     let values: Vec<f64> = best.x.iter().map(|v| v.exp()).collect();

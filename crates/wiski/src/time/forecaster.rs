@@ -10,6 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::component::Component;
+use super::filter::Belief;
 use super::pending::{Pending, Work};
 use super::plan::ForecastSettings;
 use super::running::{Running, StepAhead};
@@ -77,7 +78,23 @@ impl Restore for Forecaster {
             }
         }
         let Some(running) = &self.running else { return Ok(()) };
-        for component in running.system.components() {
+        running.check(width)?;
+        if let Some(rival) = &running.rival {
+            rival.running.check(width)?;
+            let nested = rival.running.rival.is_some();
+            if nested || rival.running.step != running.step || rival.running.origin != running.origin {
+                let reason = "of two models of a series the second has a clock or a rival of its own".into();
+                return Err(Error::Config { field: "rival".into(), reason });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    /// Whether what was read makes sense, for rows with so many inputs.
+    fn check(&self, width: usize) -> Result<()> {
+        for component in self.system.components() {
             match component {
                 Component::Effect { effect, .. } => effect.check(width)?,
                 Component::Season { harmonics, .. } if harmonics.len() > 1 << 10 => {
@@ -87,18 +104,20 @@ impl Restore for Forecaster {
                 _ => {}
             }
         }
-        let p = running.system.dim();
-        System::new(running.system.components().to_vec(), running.system.noise())?;
-        let beliefs = [Some(&running.belief), running.start.as_ref(), running.middle.as_ref()];
-        let flying = running.flights.iter().map(|f| &f.belief);
-        for belief in beliefs.into_iter().flatten().chain(flying) {
-            length("states", p, belief.dim())?;
+        System::new(self.system.components().to_vec(), self.system.noise())?;
+        let dim = |system: &System, belief: &Belief| length("states", system.dim(), belief.dim());
+        let beliefs = [Some(&self.belief), self.start.as_ref(), self.middle.as_ref()];
+        let flying = self.flights.iter().map(|f| &f.belief);
+        beliefs.into_iter().flatten().chain(flying).try_for_each(|belief| dim(&self.system, belief))?;
+        if let Some(rival) = &self.rival {
+            let flying = self.flights.iter().filter_map(|f| f.other.as_ref());
+            flying.into_iter().try_for_each(|f| dim(&rival.running.system, &f.belief))?;
         }
-        for (name, value) in [("step", running.step), ("factor", running.factor)] {
+        for (name, value) in [("step", self.step), ("factor", self.factor)] {
             crate::error::positive(name, value, 0)?;
         }
-        finite("shift", running.shift, 0)?;
-        finite("origin", running.origin, 0)
+        finite("shift", self.shift, 0)?;
+        finite("origin", self.origin, 0)
     }
 }
 
@@ -127,7 +146,8 @@ impl Forecaster {
         self.running.is_some()
     }
 
-    /// The components and their hyperparameters (in standardized units and steps), once fitted.
+    /// The components and their hyperparameters (in standardized units and steps), once fitted; of two models side by side
+    /// those of the one that is better over all horizons.
     pub fn system(&self) -> Option<&System> {
         self.running.as_ref().map(|r| &r.system)
     }
@@ -149,7 +169,17 @@ impl Forecaster {
 
     /// The lags in use, in steps.
     pub fn lags(&self) -> &[usize] {
-        self.running.as_ref().map_or(&[], |r| r.system.lags())
+        let Some(running) = &self.running else { return &[] };
+        match &running.rival {
+            Some(rival) if running.system.lags().is_empty() => rival.running.system.lags(),
+            _ => running.system.lags(),
+        }
+    }
+
+    /// What the better one of two models counts at a horizon, in steps: 1 if there is only one.
+    pub fn weight(&self, steps: usize) -> f64 {
+        let rival = self.running.as_ref().and_then(|r| r.rival.as_ref());
+        rival.map_or(1.0, |rival| rival.blend.weight(steps).first)
     }
 
     /// Learns a row; `None` is a target that is missing. Returns what was expected of it, once fitted.

@@ -19,6 +19,7 @@
 mod ahead;
 mod backtest;
 mod bessel;
+mod blend;
 mod calibration;
 mod component;
 mod effect;

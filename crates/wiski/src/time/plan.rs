@@ -133,7 +133,7 @@ impl Structure {
     /// This one and those with less in them: each hyperparameter of a part that is not there is one that few rows get wrong.
     pub(super) fn simpler(&self, trend: TrendKind) -> Vec<Self> {
         let of = |slope, rough, smooth| Self { slope, rough, smooth, ..self.clone() };
-        let mut all = vec![self.clone(), of(true, false, false)];
+        let mut all = vec![self.clone(), of(true, true, false), of(true, false, false)];
         if trend == TrendKind::Linear {
             all.extend([of(false, true, false), of(false, false, false)]);
         }
@@ -225,14 +225,12 @@ pub(super) fn effects(columns: &[Column], inputs: &[f64], seasons: &[PlannedSeas
     Ok(out)
 }
 
-/// The lags to try: the last few, and those around one season ago.
-pub(super) fn lags(seasons: &[PlannedSeason], rows: usize) -> Vec<usize> {
+/// The lags to try: the last few, and those around one season ago, or around another number of steps.
+pub(super) fn lags(seasons: &[PlannedSeason], rows: usize, other: Option<usize>) -> Vec<usize> {
     let mut lags = vec![1, 2, 3, 4];
-    for season in seasons {
-        let around = season.period.round() as usize;
-        if around >= 3 && 3 * around <= rows {
-            lags.extend([around - 1, around, around + 1, around + 2]);
-        }
+    let around = seasons.iter().map(|s| s.period.round() as usize).filter(|around| 3 * around <= rows);
+    for around in around.chain(other).filter(|around| *around >= 3) {
+        lags.extend([around - 1, around, around + 1, around + 2]);
     }
     lags.sort_unstable();
     lags.dedup();

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::ahead::{self, Future};
-use super::calibration::Calibration;
-use super::filter::{Belief, Scratch};
+use super::blend::{Blend, Weight};
+use super::calibration::{self, Calibration};
+use super::filter::{Belief, Expected, Scratch};
 use super::likelihood::Series;
 use super::plan::PlannedSeason;
 use super::system::{Inputs, System};
@@ -49,10 +50,21 @@ pub(super) struct Running {
     /// Beliefs that forecasts will be compared from: the step of each, and the past at it.
     pub(super) flights: Vec<Flight>,
     pub(super) next_flight: i64,
+    /// Another model of the same rows, with other lags, if forecasts are better with both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rival: Option<Box<Rival>>,
     #[serde(skip)]
     pub(super) scratch: Option<Scratch>,
     #[serde(skip)]
     pub(super) lagged: Vec<f64>,
+}
+
+/// A second model beside the first, and how much each of them counts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Rival {
+    /// It has neither flights nor a rival of its own.
+    pub(super) running: Running,
+    pub(super) blend: Blend,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -61,6 +73,9 @@ pub(super) struct Flight {
     pub(super) belief: Belief,
     #[serde(with = "crate::saved::floats")]
     pub(super) past: Vec<f64>,
+    /// The rival's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) other: Option<Box<Flight>>,
 }
 
 impl Running {
@@ -120,6 +135,29 @@ impl Running {
 
     /// Learns the row at a place of the window; what was expected of it.
     pub(super) fn learn(&mut self, window: &Window, i: usize) -> StepAhead {
+        let (mut expected, complete) = self.filter(window, i);
+        if let Some(Rival { running, blend }) = self.rival.as_deref_mut() {
+            let (other, other_complete) = running.filter(window, i);
+            let weight = match (complete, other_complete) {
+                (true, true) => blend.weight(1),
+                (first, second) => Weight::alone(first || !second),
+            };
+            if let Some(y) = window.target(i).filter(|_| complete && other_complete) {
+                let y = (y - self.shift) / self.factor;
+                blend.learn(1, y - expected.mean, y - other.mean, 1.0);
+            }
+            expected.mean = weight.mean(expected.mean, other.mean);
+            expected.variance = weight.variance(expected.variance, other.variance);
+        }
+        self.compare(window, i);
+        StepAhead {
+            mean: self.shift + self.factor * expected.mean,
+            std: self.factor * expected.variance.sqrt(),
+        }
+    }
+
+    /// Moves the filter on to a row and conditions it on its target: what was expected of it, and whether all lags were known.
+    fn filter(&mut self, window: &Window, i: usize) -> (Expected, bool) {
         let (time, step) = (self.tau(window.times[i]), window.steps[i]);
         let mut scratch = self.scratch.take().unwrap_or_else(|| Scratch::new(&self.system));
         let mut lagged = std::mem::take(&mut self.lagged);
@@ -138,11 +176,12 @@ impl Running {
         self.lagged = lagged;
         self.scratch = Some(scratch);
         self.remember(step, y.unwrap_or(expected.mean));
-        self.compare(window, i);
-        StepAhead {
-            mean: self.shift + self.factor * expected.mean,
-            std: self.factor * expected.variance.sqrt(),
-        }
+        (expected, complete)
+    }
+
+    /// Whether the past is known as far back as lags need it.
+    pub(super) fn knows_past(&self) -> bool {
+        self.past.len() >= self.system.lags().iter().max().copied().unwrap_or(0)
     }
 
     /// Fills the past up to a step with what is expected there.
@@ -185,39 +224,68 @@ impl Running {
         }
         if step >= self.next_flight && self.flights.len() < IN_FLIGHT + 1 {
             self.next_flight = step + apart as i64;
-            let flight = Flight { step, belief: self.belief.clone(), past: self.past.clone() };
+            let mut flight = self.flight(step);
+            flight.other = self.rival.as_ref().map(|rival| Box::new(rival.running.flight(step)));
             self.flights.push(flight);
         }
     }
 
-    pub(super) fn land(&mut self, window: &Window, last: usize, flight: &Flight, apart: usize) {
+    fn flight(&self, step: i64) -> Flight {
+        Flight { step, belief: self.belief.clone(), past: self.past.clone(), other: None }
+    }
+
+    fn land(&mut self, window: &Window, last: usize, flight: &Flight, apart: usize) {
         let horizon = self.calibration.horizon();
         let from = window.steps[..=last].partition_point(|s| *s <= flight.step);
         let rows = from..window.steps[..=last].partition_point(|s| *s <= flight.step + horizon as i64);
         if rows.is_empty() || (from == 0 && window.steps[0] > flight.step + 1) {
             return;
         }
-        let width = window.x(last).len();
-        let lagged = !self.system.lags().is_empty();
-        if lagged && rows.len() != horizon {
+        if self.has_lags() && rows.len() != horizon {
             // Lags need every step.
             return;
         }
-        let future = Future {
-            times: rows.clone().map(|k| self.tau(window.times[k])).collect(),
-            inputs: window.inputs[rows.start * width..rows.end * width].to_vec(),
-            width,
-            past: flight.past.clone(),
+        let width = window.x(last).len();
+        let means = |system: &System, flight: &Flight| {
+            let future = Future {
+                times: rows.clone().map(|k| self.tau(window.times[k])).collect(),
+                inputs: window.inputs[rows.start * width..rows.end * width].to_vec(),
+                width,
+                past: flight.past.clone(),
+            };
+            ahead::means(system, &flight.belief, &future).mean
         };
-        let means = ahead::means(&self.system, &flight.belief, &future).mean;
+        let means_own = means(&self.system, flight);
+        let of_other = |rival: &Rival| flight.other.as_deref().map(|f| means(&rival.running.system, f));
+        let means_other = self.rival.as_deref().and_then(of_other);
+        // Widths are judged with the weights of before.
+        let before = self.rival.as_ref().map(|rival| rival.blend.clone());
         let thresholds = self.calibration.thresholds();
-        for (k, mean) in rows.zip(means) {
+        for (n, k) in rows.enumerate() {
             let ahead = (window.steps[k] - flight.step).max(1) as usize;
-            if let Some(y) = window.target(k) {
-                let error = (y - self.shift) / self.factor - mean;
-                self.calibration.learn(ahead, error, apart, &thresholds);
+            let Some(y) = window.target(k) else { continue };
+            let Some(mut deviation) = self.calibration.deviation(ahead) else { continue };
+            let y = (y - self.shift) / self.factor;
+            let mut error = y - means_own[n];
+            if let (Some(rival), Some(means), Some(before)) = (&mut self.rival, &means_other, &before) {
+                let other = y - means[n];
+                if ahead > 1 {
+                    // One step ahead every row counts, not only those of flights.
+                    let stretches = (apart as f64 / ahead as f64).min(1.0) / calibration::width(ahead);
+                    rival.blend.learn(ahead, error, other, stretches);
+                }
+                let weight = before.weight(ahead);
+                let other_deviation = rival.running.calibration.deviation(ahead).unwrap_or(deviation);
+                error = weight.mean(error, other);
+                deviation = weight.variance(deviation.powi(2), other_deviation.powi(2)).sqrt();
             }
+            self.calibration.learn(ahead, error, deviation, apart, &thresholds);
         }
+    }
+
+    /// Whether it or its rival has lags.
+    pub(super) fn has_lags(&self) -> bool {
+        !self.system.lags().is_empty() || self.rival.as_ref().is_some_and(|r| r.running.has_lags())
     }
 
     /// The rows of the window as a system with these lags sees them.
@@ -254,33 +322,53 @@ impl Running {
         out
     }
 
-    /// Filters the window from its beginning; forecasts are compared from a quarter of it on.
-    pub(super) fn replay(&mut self, window: &Window, memory: usize, horizon: usize) {
-        self.scratch = None;
-        let begin = |running: &mut Self| {
-            let first = running.tau(window.times[0]);
-            running.belief = running.start.clone().unwrap_or_else(|| Belief::prior(&running.system, first));
-            running.past.clear();
-            running.past_to = window.steps[0] - 1;
-            running.flights.clear();
-            (running.middle, running.middle_at) = (None, 0);
-        };
-        begin(self);
-        self.calibration = Calibration::default();
-        (0..window.times.len()).for_each(|i| {
+    /// Filters the window from its beginning; forecasts are compared from its row `first` on.
+    pub(super) fn replay(&mut self, window: &Window, memory: usize, horizon: usize, first: usize) {
+        let rows = window.times.len();
+        self.begin(window);
+        (0..rows).for_each(|i| {
             self.learn(window, i);
         });
-        // The deviations that forecasts have, from where the window ends.
+        self.expect_deviations(window, horizon);
+        let calibration = std::mem::take(&mut self.calibration);
+        self.begin(window);
+        self.calibration = calibration;
+        self.next_flight = window.steps[first];
+        for i in 0..rows {
+            if let Some(rival) = self.rival.as_mut().filter(|_| i == first) {
+                rival.blend = Blend::default();
+            }
+            self.learn(window, i);
+            self.note_middle(i + 1, memory);
+        }
+    }
+
+    /// Goes back to before the first row of the window.
+    fn begin(&mut self, window: &Window) {
+        self.scratch = None;
+        let first = self.tau(window.times[0]);
+        self.belief = self.start.clone().unwrap_or_else(|| Belief::prior(&self.system, first));
+        self.past.clear();
+        self.past_to = window.steps[0] - 1;
+        self.flights.clear();
+        self.calibration = Calibration::default();
+        (self.middle, self.middle_at) = (None, 0);
+        if let Some(rival) = &mut self.rival {
+            let calibration = std::mem::take(&mut rival.running.calibration);
+            rival.running.begin(window);
+            rival.running.calibration = calibration;
+        }
+    }
+
+    /// The deviations that forecasts have, from where the window ends.
+    fn expect_deviations(&mut self, window: &Window, horizon: usize) {
         let future = self.regular(horizon, window);
         let joint = ahead::joint(&self.system, &self.belief, &future, false);
         let span = (window.steps[window.steps.len() - 1] - window.steps[0]) as f64;
         let deviations = joint.variance.iter().map(|v| v.max(1e-300).sqrt()).collect();
         self.calibration = Calibration::new(deviations, span);
-        begin(self);
-        self.next_flight = window.steps[window.steps.len() / 4];
-        for i in 0..window.times.len() {
-            self.learn(window, i);
-            self.note_middle(i + 1, memory);
+        if let Some(rival) = &mut self.rival {
+            rival.running.expect_deviations(window, horizon);
         }
     }
 
@@ -288,6 +376,9 @@ impl Running {
     pub(super) fn note_middle(&mut self, rows: usize, memory: usize) {
         if rows == memory / 2 {
             (self.middle, self.middle_at) = (Some(self.belief.clone()), rows);
+        }
+        if let Some(rival) = &mut self.rival {
+            rival.running.note_middle(rows, memory);
         }
     }
 
@@ -297,6 +388,9 @@ impl Running {
         let leaving = if self.middle_at == 0 { memory / 2 } else { self.middle_at };
         self.start = self.middle.take();
         (self.middle, self.middle_at) = (Some(self.belief.clone()), rows - leaving);
+        if let Some(rival) = &mut self.rival {
+            rival.running.leave_half(rows, memory);
+        }
         leaving
     }
 }

@@ -1,12 +1,14 @@
 //! What a fit does: seasons, structure, lags and hyperparameters from the rows in memory.
 
+use super::blend::Blend;
 use super::calibration::Calibration;
 use super::filter::Belief;
 use super::fit::{self, Effort};
 use super::moments::Moments;
 use super::plan::{self, ForecastSettings, Lags, Seasons, Structure};
-use super::running::Running;
+use super::running::{Rival, Running};
 use super::seasons;
+use super::system::System;
 use super::window::{Window, median_gap};
 use crate::error::{Error, Result};
 use crate::threads;
@@ -19,6 +21,16 @@ const LONGEST_CHECK: usize = 1024;
 const FIT_WORK: f64 = 4e7;
 /// From so many coordinates on one structure is fitted, from one start.
 const MANY: usize = 40;
+/// A structure that is so many nats behind after the first evaluations is not followed further.
+const BEHIND: f64 = 6.0;
+/// A second model is carried on if it lowers the log mean square error by this, over all horizons or one step ahead.
+const WORTH: f64 = 0.02;
+
+/// The row from which on forecasts are compared: a quarter is left to learn from, and lags must be known.
+fn first_flight(window: &Window, longest_lag: usize) -> usize {
+    let rows = window.times.len();
+    (rows / 4).max(longest_lag).min(rows - 1)
+}
 
 impl Running {
     /// What a fit to rows leads to, whether or not others have left memory before them: the numbers of their steps, and the
@@ -41,18 +53,28 @@ impl Running {
 
     /// Hyperparameters refined on the window, from the belief before it.
     pub(super) fn refine(&mut self, window: &Window, settings: &ForecastSettings) -> Result<()> {
-        let from = self.rows_to_fit(window);
-        let series = self.series(window, from);
-        let start = if from == 0 { self.start.clone() } else { None };
-        let before = self.system.clone();
-        let effort = Effort { starts: 1, first: 0, best: 12 };
         let moments = self.moments(window)?;
-        if let Err(error) = fit::fit(&mut self.system, &series, start.as_ref(), &moments, effort) {
-            self.system = before;
-            return Err(error);
+        let systems = [Some(&*self), self.rival.as_ref().map(|rival| &rival.running)];
+        let refined = |running: &Self| -> Result<System> {
+            let from = running.rows_to_fit(window);
+            let series = running.series(window, from);
+            let start = running.start.as_ref().filter(|_| from == 0);
+            let mut system = running.system.clone();
+            fit::fit(&mut system, &series, start, &moments, Effort { starts: 1, first: 0, best: 12 })?;
+            Ok(system)
+        };
+        let mut fitted =
+            threads::map(usize::MAX, systems.into_iter().flatten().collect(), refined).into_iter();
+        let (own, other) = (fitted.next().transpose()?, fitted.next().transpose()?);
+        if let Some(system) = own {
+            self.system = system;
+        }
+        if let (Some(system), Some(rival)) = (other, &mut self.rival) {
+            rival.running.system = system;
         }
         let horizon = self.calibration.horizon();
-        self.replay(window, settings.memory, horizon);
+        let longest_lag = self.systems().flat_map(System::lags).max().copied().unwrap_or(0);
+        self.replay(window, settings.memory, horizon, first_flight(window, longest_lag));
         Ok(())
     }
 
@@ -106,15 +128,22 @@ impl Running {
                 vec![lags]
             }
             Lags::Auto if regular && known.len() >= 128 => {
-                vec![Vec::new(), plan::lags(&seasons, known.len())]
+                let mut sets = vec![Vec::new(), plan::lags(&seasons, known.len(), None)];
+                if let Some(lag) = seasons::resembling(&times, &targets, &seasons)? {
+                    sets.push(plan::lags(&seasons, known.len(), Some(lag)));
+                }
+                sets
             }
             Lags::Auto => vec![Vec::new()],
         };
         let longest = seasons.iter().map(|s| s.period).filter(|p| 6.0 * p <= span).fold(8.0, f64::max);
         let horizon = settings.horizon.map_or(longest, |h| h / step).round();
-        // At least a fourth of the window is left for forecasts to start from.
-        let horizon = (horizon.max(1.0) as usize).min(LONGEST_CHECK).min((0.5 * span) as usize).max(1);
         let window = &*window;
+        let longest_lag = lag_sets.iter().flatten().max().copied().unwrap_or(0);
+        let first = first_flight(window, longest_lag);
+        // A third of the rows from there on is left for forecasts to start from.
+        let left = span - first as f64;
+        let horizon = (horizon.max(1.0) as usize).min(LONGEST_CHECK).min((left / 1.5) as usize).max(1);
         let moments = Moments::of(&times, &targets, &seasons)?;
         let start = |structure: &Structure| -> Result<Self> {
             let system = plan::system(settings, &seasons, &effects, structure, span, &moments)?;
@@ -134,36 +163,51 @@ impl Running {
                 calibration: Calibration::default(),
                 flights: Vec::new(),
                 next_flight: 0,
+                rival: None,
                 scratch: None,
                 lagged: Vec::new(),
             })
         };
         // Akaike's criterion for few rows: the log density of a structure, less what learning k hyperparameters adds to it.
-        let fitted = |structure: Structure| -> Result<(f64, Self)> {
-            let mut running = start(&structure)?;
-            // What few rows said is no start for more of them: of a short series every fit searches as the first one does.
-            let follows = window.times.len() > FIRST_FIT;
-            let known = follows && earlier.is_some_and(|e| running.system.follow(&e.system));
+        let follow = |(mut running, effort): (Self, Effort)| -> Result<(f64, Self)> {
             let series = running.series(window, running.rows_to_fit(window));
-            let effort = match running.system.dim() {
-                _ if known => Effort { starts: 1, first: 0, best: 30 },
-                0..MANY if running.system.lags().is_empty() => Effort { starts: 3, first: 14, best: 50 },
-                _ => Effort { starts: 1, first: 0, best: 40 },
-            };
             let density = fit::fit(&mut running.system, &series, None, &moments, effort)?;
             let k = running.system.parameters().len() as f64;
             Ok((density - k * n / (n - k - 1.0).max(0.1), running))
         };
-        let best_of = |structures: Vec<Structure>| -> Result<Self> {
-            let mut best: Option<(f64, Self)> = None;
-            for tried in threads::map(usize::MAX, structures, fitted) {
-                let (value, running) = tried?;
-                if best.as_ref().is_none_or(|(most, _)| value > *most) {
-                    best = Some((value, running));
-                }
+        let first_effort = |running: &mut Self| {
+            // What few rows said is no start for more of them: of a short series every fit searches as the first one does.
+            let follows = window.times.len() > FIRST_FIT;
+            let known = follows && earlier.is_some_and(|e| e.systems().any(|s| running.system.follow(s)));
+            match running.system.dim() {
+                _ if known => Effort { starts: 1, first: 0, best: 30 },
+                0..MANY if running.system.lags().is_empty() => Effort { starts: 3, first: 14, best: 0 },
+                _ => Effort { starts: 1, first: 0, best: 40 },
             }
-            let (_, mut running) = best.ok_or(Error::NotReady { operation: "a fit" })?;
-            running.replay(window, settings.memory, horizon);
+        };
+        let best_of = |structures: Vec<Structure>| -> Result<Self> {
+            let begin = |structure: Structure| -> Result<(Self, Effort)> {
+                let mut running = start(&structure)?;
+                let effort = first_effort(&mut running);
+                Ok((running, effort))
+            };
+            let begun = structures.into_iter().map(begin).collect::<Result<Vec<_>>>()?;
+            let unfinished = begun.iter().any(|(_, effort)| effort.best == 0);
+            let tried = threads::map(usize::MAX, begun, follow);
+            let mut tried = tried.into_iter().collect::<Result<Vec<(f64, Self)>>>()?;
+            let most = |tried: &[(f64, Self)]| tried.iter().map(|t| t.0).fold(f64::NEG_INFINITY, f64::max);
+            if unfinished {
+                // Those that may still be the best are followed to the end.
+                let least = most(&tried) - BEHIND;
+                let kept = tried.into_iter().filter(|t| t.0 >= least);
+                let effort = Effort { starts: 1, first: 0, best: 50 };
+                let kept = kept.map(|(_, running)| (running, effort)).collect();
+                tried = threads::map(usize::MAX, kept, follow).into_iter().collect::<Result<_>>()?;
+            }
+            let value = most(&tried);
+            let best = tried.into_iter().find(|t| t.0 >= value).ok_or(Error::NotReady { operation: "a fit" });
+            let mut running = best?.1;
+            running.replay(window, settings.memory, horizon, first);
             Ok(running)
         };
         let of_lags = |lags: Vec<usize>| -> Result<(f64, Self)> {
@@ -172,13 +216,30 @@ impl Running {
             let running = best_of(if small { whole.simpler(settings.trend) } else { vec![whole] })?;
             Ok((running.calibration.loss().unwrap_or(0.0), running))
         };
-        let mut best: Option<(f64, Self)> = None;
-        for tried in threads::map(usize::MAX, lag_sets, of_lags) {
-            let (loss, running) = tried?;
-            if best.as_ref().is_none_or(|(least, _)| loss < *least) {
-                best = Some((loss, running));
-            }
-        }
-        best.map(|(_, running)| running).ok_or(Error::NotReady { operation: "a fit" })
+        // Small systems have several structures, which share the threads among them; large ones are fitted side by side.
+        let small = start(&Structure::whole(Vec::new()))?.system.dim() < MANY;
+        let side_by_side = if small { 1 } else { usize::MAX };
+        let mut tried: Vec<(f64, Self)> =
+            threads::map(side_by_side, lag_sets, of_lags).into_iter().collect::<Result<_>>()?;
+        tried.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut tried = tried.into_iter();
+        let Some((alone, best)) = tried.next() else { return Err(Error::NotReady { operation: "a fit" }) };
+        // Two together, if that is worth a second filter.
+        let with = |(_, other): (f64, Self)| {
+            let rival = Rival { running: other, blend: Blend::default() };
+            let mut both = Self { rival: Some(Box::new(rival)), ..best.clone() };
+            both.replay(window, settings.memory, horizon, first);
+            let gain = alone - both.calibration.loss().unwrap_or(alone);
+            let one_step = both.rival.as_ref().map_or(0.0, |rival| -rival.blend.gain_one_step());
+            (gain.max(one_step), both)
+        };
+        let most =
+            threads::map(usize::MAX, tried.collect(), with).into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        Ok(most.filter(|(gain, _)| *gain > WORTH).map_or(best, |(_, both)| both))
+    }
+
+    /// Its system and that of its rival.
+    fn systems(&self) -> impl Iterator<Item = &System> {
+        std::iter::once(&self.system).chain(self.rival.iter().map(|rival| &rival.running.system))
     }
 }

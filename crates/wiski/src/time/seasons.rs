@@ -37,6 +37,8 @@ const TOLD: f64 = 0.3;
 const WORSE: f64 = 1.06;
 /// A season must be seen at least so many times to be found.
 const TURNS: f64 = 3.0;
+/// The same for a lag to be tried.
+const TURNS_OF_LAG: f64 = 1.5;
 
 /// Rows ready for spectra, interpolated to a regular grid: gaps would otherwise leave lines of their own.
 #[derive(Clone)]
@@ -197,6 +199,28 @@ pub(super) fn rest(times: &[f64], targets: &[f64], seasons: &[PlannedSeason]) ->
     let mut spectrum = Spectrum::new(times, targets)?;
     seasons.iter().try_for_each(|season| spectrum.remove_season(season))?;
     Ok(spectrum.rest)
+}
+
+/// A multiple of the shortest season after which rows without their seasons resemble each other, in steps, that was not seen
+/// often enough to be a season itself: of two weeks one can tell that days a week apart are alike, but not yet how.
+pub(super) fn resembling(times: &[f64], targets: &[f64], seasons: &[PlannedSeason]) -> Result<Option<usize>> {
+    let Some(short) = seasons.iter().map(|s| s.period).min_by(f64::total_cmp) else { return Ok(None) };
+    let mut spectrum = Spectrum::new(times, targets)?;
+    seasons.iter().try_for_each(|season| spectrum.remove_season(season))?;
+    let longest = seasons.iter().map(|s| s.period).fold(short, f64::max);
+    let mut best: Option<(f64, usize)> = None;
+    for m in 2..=LONGEST_MULTIPLE {
+        let lag = f64::from(m) * short;
+        if lag < 1.5 * longest || TURNS_OF_LAG * lag > spectrum.span {
+            continue;
+        }
+        // Against one season less: after one more there may be no rows yet.
+        let peak = spectrum.correlation(lag) - spectrum.correlation(lag - short).max(0.0);
+        if peak > RESEMBLANCE && best.is_none_or(|(most, _)| peak > 1.2 * most) {
+            best = Some((peak, lag.round() as usize));
+        }
+    }
+    Ok(best.map(|(_, lag)| lag))
 }
 
 /// Declared seasons with their harmonics, the shortest first.

@@ -97,7 +97,7 @@ pub(crate) struct Forecast {
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
 
-    /// Add the components' means as columns
+    /// Add what each component adds, and its standard deviation, as columns `trend`, `trend_std`, …
     #[arg(long)]
     components: bool,
 
@@ -145,6 +145,51 @@ enum TrendOption {
     Damped,
     /// Without a slope
     Level,
+}
+
+/// What `wiski stream --emit --horizon` says of a series.
+pub(crate) struct Along {
+    pub(crate) input: String,
+    pub(crate) time: String,
+    pub(crate) target: String,
+    pub(crate) horizon: String,
+    pub(crate) level: Option<f64>,
+    pub(crate) emit: Option<Emit>,
+    pub(crate) model: Option<PathBuf>,
+    pub(crate) journal: JournalOptions,
+    pub(crate) reading: ReadingOptions,
+}
+
+impl From<Along> for Forecast {
+    fn from(along: Along) -> Self {
+        Self {
+            input: along.input,
+            time: along.time,
+            target: along.target,
+            horizon: along.horizon,
+            step: None,
+            season: None,
+            lags: None,
+            trend: TrendOption::Linear,
+            inputs: None,
+            time_unit: None,
+            series: None,
+            level: along.level.unwrap_or(0.95),
+            backtest: None,
+            paths: 0,
+            seed: 0,
+            components: false,
+            output: "-".into(),
+            emit: along.emit,
+            every: 1,
+            journal: along.journal,
+            model: along.model,
+            resume: false,
+            report: None,
+            json: false,
+            reading: along.reading,
+        }
+    }
 }
 
 impl Forecast {
@@ -360,7 +405,10 @@ impl Forecast {
                 }
             }
         }
-        parts.iter().for_each(|name| out.text(name));
+        for name in &parts {
+            out.text(name);
+            out.text(&format!("{name}_std"));
+        }
         (1..=self.paths).for_each(|k| out.text(&format!("path{k}")));
         out.end_row()?;
         for done in all {
@@ -373,6 +421,7 @@ impl Forecast {
                 for name in &parts {
                     let own = done.components.iter().find(|c| c.name == **name);
                     out.maybe(own.map(|c| c.mean[k]));
+                    out.maybe(own.map(|c| c.std[k]));
                 }
                 done.paths.iter().for_each(|path| out.number(path[k]));
                 out.end_row()?;

@@ -162,7 +162,9 @@ impl Done<'_> {
                 now: times.last().map_or(0.0, place),
             }
         };
-        let parts = past.iter().zip(&self.components).map(part).collect();
+        // A component of the past may have no share in rows ahead that only one of two models can forecast.
+        let ahead = |before: &ComponentShare| self.components.iter().find(|c| c.name == before.name);
+        let parts = past.iter().filter_map(|before| Some((before, ahead(before)?))).map(part).collect();
         vec![Box::new(forecast), Box::new(SeriesComponents { title, x_label, parts })]
     }
 }
