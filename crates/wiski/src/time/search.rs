@@ -5,7 +5,7 @@ use super::calibration::Calibration;
 use super::filter::Belief;
 use super::fit::{self, Effort};
 use super::moments::Moments;
-use super::plan::{self, ForecastSettings, Lags, Seasons, Structure};
+use super::plan::{self, ForecastSettings, Lags, PlannedSeason, Seasons, Structure};
 use super::running::{Rival, Running};
 use super::seasons;
 use super::system::System;
@@ -110,32 +110,10 @@ impl Running {
         let origin = window.times[0];
         let times: Vec<f64> = known.iter().map(|i| (window.times[*i] - origin) / step).collect();
         let targets: Vec<f64> = known.iter().map(|i| (window.targets[*i] - shift) / factor).collect();
-        let seasons = match &settings.seasons {
-            _ if known.len() < 16 => Vec::new(),
-            Seasons::Auto => seasons::found(&times, &targets)?,
-            Seasons::Given(periods) => {
-                let periods: Vec<f64> = periods.iter().map(|p| p / step).collect();
-                seasons::declared(&times, &targets, &periods)?
-            }
-        };
+        let seasons = seasons_of(settings, step, &times, &targets)?;
         let span = (times[times.len() - 1] - times[0]).max(10.0);
         let effects = plan::effects(&settings.columns, &window.inputs, &seasons)?;
-        let lag_sets: Vec<Vec<usize>> = match &settings.lags {
-            Lags::Given(lags) => {
-                let mut lags = lags.clone();
-                lags.sort_unstable();
-                lags.dedup();
-                vec![lags]
-            }
-            Lags::Auto if regular && known.len() >= 128 => {
-                let mut sets = vec![Vec::new(), plan::lags(&seasons, known.len(), None)];
-                if let Some(lag) = seasons::resembling(&times, &targets, &seasons)? {
-                    sets.push(plan::lags(&seasons, known.len(), Some(lag)));
-                }
-                sets
-            }
-            Lags::Auto => vec![Vec::new()],
-        };
+        let lag_sets = lag_sets(settings, &seasons, &times, &targets, regular)?;
         let longest = seasons.iter().map(|s| s.period).filter(|p| 6.0 * p <= span).fold(8.0, f64::max);
         let horizon = settings.horizon.map_or(longest, |h| h / step).round();
         let window = &*window;
@@ -224,22 +202,71 @@ impl Running {
         tried.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut tried = tried.into_iter();
         let Some((alone, best)) = tried.next() else { return Err(Error::NotReady { operation: "a fit" }) };
-        // Two together, if that is worth a second filter.
-        let with = |(_, other): (f64, Self)| {
-            let rival = Rival { running: other, blend: Blend::default() };
-            let mut both = Self { rival: Some(Box::new(rival)), ..best.clone() };
+        Ok(best.with_rival(alone, tried.map(|(_, other)| other).collect(), |both| {
             both.replay(window, settings.memory, horizon, first);
+        }))
+    }
+
+    /// With the other that makes the most of it, if that is worth a second filter. What this one loses `alone` is known;
+    /// `replay` goes through the window with both.
+    fn with_rival(self, alone: f64, others: Vec<Self>, replay: impl Fn(&mut Self) + Sync) -> Self {
+        let with = |other: Self| {
+            let rival = Rival { running: other, blend: Blend::default() };
+            let mut both = Self { rival: Some(Box::new(rival)), ..self.clone() };
+            replay(&mut both);
             let gain = alone - both.calibration.loss().unwrap_or(alone);
             let one_step = both.rival.as_ref().map_or(0.0, |rival| -rival.blend.gain_one_step());
             (gain.max(one_step), both)
         };
-        let most =
-            threads::map(usize::MAX, tried.collect(), with).into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
-        Ok(most.filter(|(gain, _)| *gain > WORTH).map_or(best, |(_, both)| both))
+        let most = threads::map(usize::MAX, others, with).into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        most.filter(|(gain, _)| *gain > WORTH).map_or(self, |(_, both)| both)
     }
 
     /// Its system and that of its rival.
     fn systems(&self) -> impl Iterator<Item = &System> {
         std::iter::once(&self.system).chain(self.rival.iter().map(|rival| &rival.running.system))
+    }
+}
+
+/// The seasons of known rows: found in them, or declared.
+fn seasons_of(
+    settings: &ForecastSettings,
+    step: f64,
+    times: &[f64],
+    targets: &[f64],
+) -> Result<Vec<PlannedSeason>> {
+    match &settings.seasons {
+        _ if times.len() < 16 => Ok(Vec::new()),
+        Seasons::Auto => seasons::found(times, targets),
+        Seasons::Given(periods) => {
+            let periods: Vec<f64> = periods.iter().map(|p| p / step).collect();
+            seasons::declared(times, targets, &periods)
+        }
+    }
+}
+
+/// The sets of lags that are tried.
+fn lag_sets(
+    settings: &ForecastSettings,
+    seasons: &[PlannedSeason],
+    times: &[f64],
+    targets: &[f64],
+    regular: bool,
+) -> Result<Vec<Vec<usize>>> {
+    match &settings.lags {
+        Lags::Given(lags) => {
+            let mut lags = lags.clone();
+            lags.sort_unstable();
+            lags.dedup();
+            Ok(vec![lags])
+        }
+        Lags::Auto if regular && times.len() >= 128 => {
+            let mut sets = vec![Vec::new(), plan::lags(seasons, times.len(), None)];
+            if let Some(lag) = seasons::resembling(times, targets, seasons)? {
+                sets.push(plan::lags(seasons, times.len(), Some(lag)));
+            }
+            Ok(sets)
+        }
+        Lags::Auto => Ok(vec![Vec::new()]),
     }
 }

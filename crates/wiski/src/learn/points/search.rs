@@ -123,7 +123,7 @@ impl PointsSearch {
         scales.iter_mut().for_each(|own| own.points = f64::MIN_POSITIVE.sqrt());
         let parameters = Parameters { centers: Mat::zeros(table.dim(), 0), lengthscales, scales };
         let mut fit = Fit::new(&table, numerics, parameters, false);
-        self.polish(&mut fit, table.len(), self.training.steps, &mut log)?;
+        Self::polish(&mut fit, table.len(), self.training.steps, &mut log)?;
         let parameters = fit.parameters().clone();
         let posterior = PointsPosterior::of_table(
             numerics.family,
@@ -180,7 +180,7 @@ impl PointsSearch {
             } else {
                 // A quasi-Newton step is worth two of Adam's.
                 let mut fit = Fit::new(table, numerics, parameters, false);
-                self.polish(&mut fit, table.len(), self.training.steps.div_ceil(2), &mut log)?;
+                Self::polish(&mut fit, table.len(), self.training.steps.div_ceil(2), &mut log)?;
                 fit.parameters().clone()
             };
         }
@@ -326,7 +326,7 @@ impl PointsSearch {
     }
 
     /// L-BFGS-B on length-scales, scales and noise.
-    fn polish(&self, fit: &mut Fit, rows: usize, steps: usize, log: &mut Log) -> Result<()> {
+    fn polish(fit: &mut Fit, rows: usize, steps: usize, log: &mut Log) -> Result<()> {
         let (start, bounds) = (fit.unknowns(), fit.bounds()?);
         let (mut step, mut best) = (0, (f64::INFINITY, start.clone()));
         let solver =
