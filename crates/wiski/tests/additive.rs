@@ -386,7 +386,7 @@ fn the_policy_follows_the_number_of_columns() {
         let settings = Settings { features: Features::Auto, warm_up, ..Settings::default() };
         OnlineRegressor::new(d, settings).unwrap().settings().features.clone()
     };
-    let additive = Features::Points { count: Some(512) };
+    let additive = Features::Points { count: None };
     assert_eq!(resolved(1, None), Features::Identity);
     assert_eq!(resolved(2, None), Features::Identity);
     assert_eq!(resolved(3, None), additive);
