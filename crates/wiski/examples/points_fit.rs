@@ -163,6 +163,9 @@ fn search(options: &Options, seed: u64) -> PointsSearch {
         };
         search.starts = starts.split(',').map(start).collect();
     }
+    if options.has("--family") {
+        search.smoother = None;
+    }
     search.family = match options.text("--family") {
         None | Some("matern32") => Family::Matern32,
         Some("matern12") => Family::Matern12,
@@ -176,7 +179,7 @@ fn search(options: &Options, seed: u64) -> PointsSearch {
 fn verbose(learned: &LearnedPoints) {
     let bounds: Vec<f64> =
         learned.history.iter().step_by(10).map(|r| (r.bound * 1e4).round() / 1e4).collect();
-    println!("  starts {:?}\n  bounds {bounds:?}", learned.starts);
+    println!("  {:?}, starts {:?}\n  bounds {bounds:?}", learned.family, learned.starts);
     println!(
         "  lengthscales {:.3?}\n  s {:.3?} noise {:.5?}",
         learned.lengthscales, learned.scales, learned.noises

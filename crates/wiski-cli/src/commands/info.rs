@@ -149,6 +149,7 @@ fn leading(relevances: &[f64], names: &[String]) -> String {
 fn reads(reads: &Reads, names: &[String]) -> String {
     match reads {
         Reads::Column(k) => names[*k].clone(),
+        Reads::Values(k) => format!("single values of {}", names[*k]),
         Reads::Hidden => "a hidden feature".into(),
         Reads::Direction(weights) => {
             let mut order: Vec<usize> = (0..weights.len()).collect();

@@ -347,7 +347,7 @@ fn effects(
                 let named: Vec<&str> = leading.iter().take(2).map(|&k| names[k].as_str()).collect();
                 (format!("along {}, …", named.join(", ")), x.iter().flat_map(row).collect(), x)
             }
-            Reads::Hidden => continue,
+            Reads::Values(_) | Reads::Hidden => continue,
         };
         let values = model.effect(j, &rows)?;
         let band = |sign: f64| values.iter().map(|p| p.mean + sign * Z95 * p.variance.sqrt()).collect();

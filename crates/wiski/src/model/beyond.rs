@@ -59,6 +59,9 @@ const AFFORDABLE: f64 = 5e-4;
 /// cannot be inverted.
 const RIDGE: f64 = 1e-3;
 
+/// How far out a value is that was not among those that recur: growth(δ) = 1, so that its effect has the prior's variance.
+const NEW_VALUE: f64 = 0.321_797_126_452_791_3;
+
 /// What is added to the variance of a block of unit variance that lies out by δ.
 fn growth(delta: f64) -> f64 {
     (1.0 + 4.0 * delta * delta).powi(2) - 1.0
@@ -241,7 +244,8 @@ pub(crate) fn excess(
 ) -> Option<Excess> {
     let scaled = scaled(scaling, x);
     let m = seen.map_or(0.0, |seen| seen.distance(scaled));
-    let is_inside = scaling.seen.iter().zip(x).all(|(&(lo, hi), x)| (lo..=hi).contains(x));
+    let is_inside = scaling.seen.iter().zip(x).all(|(&(lo, hi), x)| (lo..=hi).contains(x))
+        && !scaling.recurring.iter().any(|recurring| recurring.is_new(x));
     if is_inside && seen.is_none_or(|seen| m <= seen.radius.min(seen.farthest)) {
         return None;
     }
@@ -286,6 +290,9 @@ pub(crate) fn excess(
             let one = |source: &Source| match *source {
                 Source::Direction => learned.next().unwrap_or(0.0),
                 Source::Scaled(k) => columns[k].0.abs(),
+                Source::Column(k) if scaling.recurring_at(k).is_some_and(|values| values.is_new(x)) => {
+                    NEW_VALUE
+                }
                 Source::Column(_) | Source::Cosine(_) | Source::Sine(_) | Source::Level(..) => 0.0,
             };
             map.sources().iter().map(one).collect()

@@ -2,6 +2,7 @@
 //! learning; and to how noisy such a row is.
 
 use super::beyond::{self, Excess, Seen};
+use super::recurring::Recurring;
 use super::relative_noise::RelativeNoise;
 use super::start;
 use crate::error::{Error, Result, finite, length, positive};
@@ -33,6 +34,9 @@ pub struct ColumnScaling {
     /// be outside of; empty for none at all.
     #[serde(default)]
     pub seen: Vec<(f64, f64)>,
+    /// Values that have effects of their own: the level of each comes after the columns that are read.
+    #[serde(default)]
+    pub recurring: Vec<Recurring>,
 }
 
 restored_after_reading!(ColumnScaling, Encoder);
@@ -66,7 +70,7 @@ impl Restore for ColumnScaling {
             let reason = format!("there is no column {column} among {}", self.shift.len());
             return Err(Error::Config { field: "columns".into(), reason });
         }
-        Ok(())
+        self.recurring.iter().try_for_each(|recurring| recurring.check(self.shift.len()))
     }
 }
 
@@ -108,6 +112,7 @@ impl ColumnScaling {
             read: None,
             reach: Vec::new(),
             seen: Vec::new(),
+            recurring: Vec::new(),
         }
     }
 
@@ -116,28 +121,14 @@ impl ColumnScaling {
         let half = |(lo, hi): &(f64, f64)| 0.5 * (hi - lo);
         let factor = bounds.iter().map(|b| if half(b) > 0.0 { half(b).recip() } else { 1.0 }).collect();
         let shift = bounds.iter().map(|(lo, hi)| lo + 0.5 * (hi - lo)).collect();
-        Self {
-            shift,
-            factor,
-            limit: vec![f64::INFINITY; bounds.len()],
-            read: None,
-            reach: Vec::new(),
-            seen: Vec::new(),
-        }
+        Self { shift, factor, ..Self::identity(bounds.len()) }
     }
 
     /// Centers each column and divides it by its standard deviation. Constant columns keep their unit.
     pub fn from_moments(moments: &Moments) -> Self {
         let factor = |v: f64| if v > 0.0 { v.sqrt().recip() } else { 1.0 };
         let factor = moments.variances().map(factor).collect();
-        Self {
-            shift: moments.mean().to_vec(),
-            factor,
-            limit: vec![f64::INFINITY; moments.dim()],
-            read: None,
-            reach: Vec::new(),
-            seen: Vec::new(),
-        }
+        Self { shift: moments.mean().to_vec(), factor, ..Self::identity(moments.dim()) }
     }
 
     /// Centers each column at its median, divides it by half the distance between its 16 % and 84 % quantiles
@@ -177,27 +168,42 @@ impl ColumnScaling {
         self.shift.len()
     }
 
-    /// The number of columns that are read.
+    /// The number of values of a scaled row: the columns that are read, and levels of values that recur.
     pub fn output_dim(&self) -> usize {
+        self.plain_dim() + self.recurring.len()
+    }
+
+    /// The number of columns that are read as numbers.
+    fn plain_dim(&self) -> usize {
         self.read.as_ref().map_or(self.shift.len(), Vec::len)
     }
 
-    /// The column that each scaled value comes from.
+    /// The column that each value of a scaled row comes from.
     pub(super) fn source(&self, place: usize) -> usize {
-        self.read.as_ref().map_or(place, |read| read[place])
+        match (self.recurring_at(place), &self.read) {
+            (Some(recurring), _) => recurring.column,
+            (None, Some(read)) => read[place],
+            (None, None) => place,
+        }
+    }
+
+    /// The values whose level stands at a place of a scaled row, if one does.
+    pub(super) fn recurring_at(&self, place: usize) -> Option<&Recurring> {
+        self.recurring.get(place.checked_sub(self.plain_dim())?)
     }
 
     /// Writes the scaled row.
     pub fn apply(&self, x: &[f64], out: &mut Vec<f64>) -> Result<()> {
         length("x", self.shift.len(), x.len())?;
         out.clear();
-        for place in 0..self.output_dim() {
+        for place in 0..self.plain_dim() {
             let k = self.source(place);
             if !x[k].is_finite() {
                 finite(format!("x[{k}]"), x[k], 0)?;
             }
             out.push(((x[k] - self.shift[k]) * self.factor[k]).clamp(-self.limit[k], self.limit[k]));
         }
+        out.extend(self.recurring.iter().map(|recurring| recurring.level(x) as f64));
         Ok(())
     }
 }
@@ -207,6 +213,8 @@ impl ColumnScaling {
 pub enum Reads {
     /// One input column.
     Column(usize),
+    /// The values of an input column, each for itself.
+    Values(usize),
     /// A direction through the input columns: what each counts for, in units of its scale.
     Direction(Vec<f64>),
     /// Something that is not linear in the columns.
@@ -423,18 +431,21 @@ impl Encoder {
 
     /// Where each coordinate comes from.
     pub(crate) fn reads(&self) -> Vec<Reads> {
-        let reads = self.reads_of_map();
-        let Some(read) = &self.scaling.read else { return reads };
         let in_row = |reads| match reads {
-            Reads::Column(c) => Reads::Column(read[c]),
+            Reads::Column(place) if self.scaling.recurring_at(place).is_some() => {
+                Reads::Values(self.scaling.source(place))
+            }
+            Reads::Column(place) => Reads::Column(self.scaling.source(place)),
             Reads::Direction(weights) => {
                 let mut all = vec![0.0; self.input_dim()];
-                read.iter().zip(weights).for_each(|(&c, w)| all[c] = w);
+                // Directions lead through numbers, which come first.
+                let numbers = weights.into_iter().take(self.scaling.plain_dim()).enumerate();
+                numbers.for_each(|(place, w)| all[self.scaling.source(place)] = w);
                 Reads::Direction(all)
             }
-            Reads::Hidden => Reads::Hidden,
+            Reads::Values(_) | Reads::Hidden => Reads::Hidden,
         };
-        reads.into_iter().map(in_row).collect()
+        self.reads_of_map().into_iter().map(in_row).collect()
     }
 
     /// Where each coordinate comes from among the columns that are read.

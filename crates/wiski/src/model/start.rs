@@ -8,6 +8,7 @@ use super::defaults::MOST_COLUMNS;
 use super::encoder::{ColumnScaling, Encoder, UNBOUNDED};
 use super::learner::{Learner, Process};
 use super::memory::Memory;
+use super::recurring::{MOST_VALUES, Recurring};
 use super::schedule::{Fading, frugal, thorough};
 use super::settings::{Features, InputScaling, NoiseModel, Schedule, Settings};
 use super::{OffGrid, OnlineGp, Wiski};
@@ -78,17 +79,28 @@ pub(crate) fn found(
         columns = if columns.is_empty() { columns } else { read.iter().map(|&c| columns[c]).collect() };
         scaling.read = Some(read);
     }
-    let settings = &Settings { columns, ..settings.clone() };
+    let mut settings = Settings { columns, ..settings.clone() };
     let (y, noise) = &targets.each[targets.contrast];
-    let mut scaled = Rows::default();
-    let (mut row, mut kept) = (Vec::new(), Vec::with_capacity(y.len()));
-    for (i, x) in memory.rows.x.chunks_exact(input_dim).enumerate() {
-        kept.push(scaling.reaches(x));
-        if kept[i] {
+    let kept: Vec<bool> = memory.rows.x.chunks_exact(input_dim).map(|x| scaling.reaches(x)).collect();
+    let scaled_by = |scaling: &ColumnScaling| -> Result<Rows> {
+        let (mut scaled, mut row) = (Rows::default(), Vec::new());
+        for (i, x) in memory.rows.x.chunks_exact(input_dim).enumerate().filter(|(i, _)| kept[*i]) {
             scaling.apply(x, &mut row)?;
             scaled.push(&row, y[i], noise[i]);
         }
+        Ok(scaled)
+    };
+    let mut scaled = scaled_by(&scaling)?;
+    if targets.classes.is_none() && settings.inducing() > 0 {
+        scaling.recurring = recurring(memory, &scaling, &scaled, &settings, hyper.noise)?;
+        if !scaling.recurring.is_empty() {
+            settings.columns = settings.column_kinds(scaling.output_dim() - scaling.recurring.len());
+            let levels = scaling.recurring.iter().map(Recurring::levels);
+            settings.columns.extend(levels.map(|levels| Column::Categorical { levels, ordered: false }));
+            scaled = scaled_by(&scaling)?;
+        }
     }
+    let settings = &settings;
     let lattice = lattice(settings, input_dim)?;
     let mut each = Vec::new();
     let (map, moments, choice, lattice, hyper, space) = if settings.searches_grid(input_dim) {
@@ -97,12 +109,12 @@ pub(crate) fn found(
         (map.clone(), map.new_moments(), None, fitted.lattice, fitted.hyper, fitted.space)
     } else {
         let (warm, choice, lattice) = if settings.is_additive() && !targets.is_one(settings) {
-            let found = additive(&scaled, settings, hyper.noise, Some(&targets.of_classes(&kept)))?;
+            let found = additive(&scaled, settings, hyper.noise, 0, Some(&targets.of_classes(&kept)))?;
             each = found.each;
             let lattice = found.warm.lattice().clone();
             (found.warm, Some(found.choice), lattice)
         } else {
-            features(&scaled, settings, lattice, hyper, space)?
+            features(&scaled, settings, scaling.recurring.len(), lattice, hyper, space)?
         };
         let space = warm.space().clone();
         let (map, moments, hyper) = warm.into_parts();
@@ -324,6 +336,7 @@ const WARM_UP_POINTS: usize = 900;
 fn features(
     rows: &Rows,
     settings: &Settings,
+    recurring: usize,
     lattice: Lattice,
     hyper: Hyperparameters,
     space: HyperSpace,
@@ -339,7 +352,7 @@ fn features(
             (WarmUp::new(rows, map, lattice.coarse(WARM_UP_POINTS)?, hyper, space, tolerance)?, None)
         }
         Features::Auto | Features::Additive { .. } | Features::Points { .. } => {
-            let found = additive(rows, settings, hyper.noise, None)?;
+            let found = additive(rows, settings, hyper.noise, recurring, None)?;
             lattice = found.warm.lattice().clone();
             (found.warm, Some(found.choice))
         }
@@ -448,18 +461,57 @@ fn on_grid(rows: &Rows, settings: &Settings, mut lattice: Lattice) -> Result<(Ro
 /// fewer than the first number, random ones fill up to the second, since each is one more view of few columns.
 const DIRECTIONS: [usize; 2] = [16, 24];
 
+/// The columns that are read whose values recur, and have effects of their own that are worth it.
+fn recurring(
+    memory: &Memory,
+    scaling: &ColumnScaling,
+    scaled: &Rows,
+    settings: &Settings,
+    noise: f64,
+) -> Result<Vec<Recurring>> {
+    let (x, dim) = (&memory.rows.x, scaling.input_dim());
+    let kinds = settings.column_kinds(scaling.output_dim());
+    let numeric = (0..kinds.len()).filter(|&place| kinds[place] == Column::Numeric);
+    let candidates: Vec<Recurring> =
+        numeric.filter_map(|place| Recurring::of(x, dim, scaling.source(place))).collect();
+    if candidates.is_empty() || scaled.len() < x.len() / dim {
+        return Ok(Vec::new());
+    }
+    let levels = |values: &Recurring| x.chunks_exact(dim).map(|x| values.level(x)).collect();
+    let levels: Vec<Vec<usize>> = candidates.iter().map(levels).collect();
+    let worth =
+        with_search(scaled, settings, noise, 0, false, |search| search.worth_levels(&levels, MOST_VALUES))?;
+    Ok(worth.into_iter().map(|c| candidates[c].clone()).collect())
+}
+
 /// What a search for a sum of grids leads to: with directions through the columns, which are learned from one target, or for
 /// many classes with the columns as they are.
 fn additive(
     rows: &Rows,
     settings: &Settings,
     noise: f64,
+    recurring: usize,
     classes: Option<&ClassTargets>,
 ) -> Result<FoundFeatures> {
+    with_search(rows, settings, noise, recurring, classes.is_some(), |search| match classes {
+        Some(targets) => search.run_classes(targets),
+        None => search.run().map(|(warm, choice)| FoundFeatures { warm, each: Vec::new(), choice }),
+    })
+}
+
+/// Lends a search for a sum of grids; the last columns of the rows hold levels of recurring values.
+fn with_search<T>(
+    rows: &Rows,
+    settings: &Settings,
+    noise: f64,
+    recurring: usize,
+    are_classes: bool,
+    then: impl FnOnce(&AdditiveSearch) -> Result<T>,
+) -> Result<T> {
     let columns = settings.column_kinds(rows.x.len() / rows.len());
     let numeric = columns.iter().filter(|c| **c == Column::Numeric).count();
     let directions = match settings.features {
-        _ if classes.is_some() => numeric,
+        _ if are_classes => numeric,
         Features::Additive { directions: Some(k) } => k,
         _ if numeric < 2 => numeric,
         _ if numeric + 1 < DIRECTIONS[0] => DIRECTIONS[1],
@@ -473,6 +525,7 @@ fn additive(
     let search = AdditiveSearch {
         rows,
         columns: &columns,
+        recurring,
         directions,
         points: settings.first_grid(columns.len())[0],
         inducing: settings.inducing(),
@@ -485,10 +538,7 @@ fn additive(
         training,
         seed: settings.seed,
     };
-    match classes {
-        Some(targets) => search.run_classes(targets),
-        None => search.run().map(|(warm, choice)| FoundFeatures { warm, each: Vec::new(), choice }),
-    }
+    then(&search)
 }
 
 /// A Gaussian process without data on the given grids.

@@ -32,6 +32,11 @@ impl Eigen {
 /// Decomposes the symmetric Toeplitz matrix with the given first column in O(g³/4).
 pub(super) fn toeplitz_eigen(column: &[f64]) -> Result<Eigen> {
     let g = column.len();
+    // Levels that have nothing to do with each other: what is beside the diagonal is less than its rounding.
+    if column[1..].iter().map(|t| t.abs()).sum::<f64>() < 0.5 * f64::EPSILON * column[0] {
+        let vectors = (0..g * g).map(|i| f64::from(u8::from(i / g == i % g))).collect();
+        return Ok(Eigen { values: vec![column[0]; g], vectors });
+    }
     let (half, middle) = (g / 2, g % 2);
     let root_2 = std::f64::consts::SQRT_2;
     let t = |i: usize, j: usize| column[i.abs_diff(j)];
@@ -97,13 +102,14 @@ mod tests {
     #[test]
     fn eigenpairs_rebuild_the_matrix_and_are_orthonormal() {
         for g in [1usize, 2, 4, 5, 16, 17, 31, 64] {
-            for family in 0..3 {
+            for family in 0..4 {
                 let column: Vec<f64> = (0..g)
                     .map(|i| {
                         let x = i as f64 * 0.17;
                         match family {
                             0 => (-x * x).exp(),
                             1 => (-x).exp(),
+                            2 => (-300.0 * x).exp(),
                             _ => (3.0 * x).cos(),
                         }
                     })

@@ -61,7 +61,8 @@ impl AdditiveSearch<'_> {
             let rows = (0..all.outputs()).filter(|&j| usable(j)).map(|j| all.row(j).to_vec());
             blocks.extend(rows.map(|row| Block { axes: vec![Reading::Direction(row)], points: self.points }));
         }
-        let special = (0..self.columns.len()).filter(|&c| self.columns[c] != Column::Numeric);
+        let special =
+            (0..self.columns.len() - self.recurring).filter(|&c| self.columns[c] != Column::Numeric);
         blocks.extend(special.map(|c| Block { axes: vec![Reading::Column(c)], points: self.points }));
         Ok(blocks)
     }

@@ -169,6 +169,7 @@ impl AdditiveSearch<'_> {
 
     fn class_search(&self, targets: &ClassTargets) -> PointsSearch {
         PointsSearch {
+            smoother: None,
             points: self.class_centers(targets).max(1),
             seed: self.seed,
             ..PointsSearch::default()

@@ -32,7 +32,8 @@ impl AdditiveSearch<'_> {
             }
             Column::Categorical { .. } => Vec::new(),
         };
-        self.columns.iter().enumerate().flat_map(sources).collect()
+        let columns = self.columns.len() - self.recurring;
+        self.columns[..columns].iter().enumerate().flat_map(sources).collect()
     }
 
     /// The inputs of the points, row after row.

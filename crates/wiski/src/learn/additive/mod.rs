@@ -13,12 +13,16 @@
 //! 3. **Inducing points.** A function of all columns beside the grids, by as many centers as are allowed, learned on the
 //!    rows (`inducing`). They stay if held-out rows are likelier with them.
 //!
+//! Columns whose values recur may have an effect of each value beside (`levels`), which decides first, since all else is
+//! then sought on what such effects leave.
+//!
 //! Blocks that carry next to nothing can be left out at the end. A column of its own kind (periodic, categorical)
 //! is a block of its own kind.
 
 mod blocks;
 mod classes;
 mod inducing;
+mod levels;
 mod pairs;
 
 use self::blocks::Block;
@@ -44,11 +48,14 @@ const TRAINED_ROWS: usize = 3072;
 const SMALLEST_SHARE: f64 = 1e-3;
 
 /// A search for blocks on rows in memory.
+#[derive(Clone, Copy)]
 pub struct AdditiveSearch<'a> {
     /// The rows, scaled.
     pub rows: &'a Rows,
     /// What each column means.
     pub columns: &'a [Column],
+    /// How many of the columns, the last ones, hold levels of others: recurring values that have effects of their own.
+    pub recurring: usize,
     /// The number of directions through the numeric columns, the ridge direction and the columns themselves
     /// included; random ones fill up.
     pub directions: usize,
@@ -103,6 +110,11 @@ impl Candidate {
 impl AdditiveSearch<'_> {
     /// Finds blocks, directions and hyperparameters for the rows.
     pub fn run(&self) -> Result<(WarmUp, Choice)> {
+        if self.recurring > 0 { self.run_beside_levels() } else { self.run_smooth() }
+    }
+
+    /// The same without effects of single values.
+    fn run_smooth(&self) -> Result<(WarmUp, Choice)> {
         let mut choice = Choice { start: Start::Axes, epochs: 0, scores: Vec::new() };
         let n = self.rows.len();
         if n < FEWEST_ROWS {

@@ -121,6 +121,8 @@ pub struct PointsSearch {
     pub points: usize,
     /// The kernel: RBF or one of the Matérn families.
     pub family: Family,
+    /// A smoother kernel that takes its place if held-out rows are clearly likelier under it.
+    pub smoother: Option<Family>,
     /// The starts that compete by held-out density.
     pub starts: Vec<PointsStart>,
     /// Whether length-scales keep the ratios of their start, so that one number is learned for all of them: what few rows
@@ -155,6 +157,7 @@ impl Default for PointsSearch {
         Self {
             points: 512,
             family: Family::Matern32,
+            smoother: Some(Family::Rbf),
             starts: vec![PointsStart::Even, PointsStart::Relevance],
             tied: false,
             start_points: 128,

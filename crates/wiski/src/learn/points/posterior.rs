@@ -105,10 +105,9 @@ impl PointsPosterior {
         Ok(Self::densities(&table, &predictions))
     }
 
-    /// The mean log density of rows in standardized units.
-    pub(super) fn mean_density(&self, table: &Table) -> f64 {
-        let densities = Self::densities(table, &self.predict_table(table));
-        densities.iter().sum::<f64>() / densities.len().max(1) as f64
+    /// The log densities of rows in standardized units.
+    pub(super) fn densities_of(&self, table: &Table) -> Vec<f64> {
+        Self::densities(table, &self.predict_table(table))
     }
 
     fn densities(table: &Table, predictions: &[Vec<Prediction>]) -> Vec<f64> {

@@ -1,7 +1,8 @@
 //! The search: a small start from several length-scales, k-means in the metric of the best, then steps on all rows.
 //!
 //! A small start (few centers, few rows) finds length-scales, scales and noise cheaply, but may settle on a poor choice
-//! of columns; so there are several, and the mean log density of rows that none of them saw decides. Centers by k-means
+//! of columns; so there are several, and the mean log density of rows that none of them saw decides, among them and then
+//! between the kernel and a smoother one. Centers by k-means
 //! in its metric are already so good that some 80 steps suffice. With no more distinct rows than centers the rows are
 //! the centers: the exact process and the grids, whose few hyperparameters are left to L-BFGS-B.
 
@@ -20,6 +21,7 @@ use super::{
 };
 use crate::error::{Error, Result, length, positive};
 use crate::interrupt;
+use crate::kernel::Family;
 use crate::learn::{Adam, Annealing, FnObjective, LbfgsB, Objective};
 
 /// Of the targets' mean square, what the points' function explains at the start.
@@ -61,8 +63,9 @@ impl PointsSearch {
         let (table, units) = Table::new(rows)?;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
         let mut log = self.log(&table, report);
-        let (parameters, starts) = self.small_start(&table, &units, self.numerics()?, &mut rng, &mut log)?;
-        self.finished(&table, &units, parameters, starts, &mut rng, log)
+        let (family, parameters, starts) = self.small_start(&table, &units, &mut rng, &mut log)?;
+        let search = Self { family, ..self.clone() };
+        search.finished(&table, &units, parameters, starts, &mut rng, log)
     }
 
     /// Goes on from points that were learned on part of the rows, or from fewer of them. As many as are wanted move on from
@@ -92,7 +95,8 @@ impl PointsSearch {
         let parameters = Parameters { centers, lengthscales, scales };
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
         let log = self.log(&table, report);
-        self.finished(&table, &units, parameters, from.starts.clone(), &mut rng, log)
+        let search = Self { family: from.family, ..self.clone() };
+        search.finished(&table, &units, parameters, from.starts.clone(), &mut rng, log)
     }
 
     /// The same at half the rate: what suffices where as many points were learned on most of the rows.
@@ -201,6 +205,7 @@ impl PointsSearch {
             return reject("starts", "there must be at least one");
         }
         Radial::new(self.family)?;
+        self.smoother.map(Radial::new).transpose()?;
         positive("jitter", self.jitter, 0)?;
         for training in [&self.training, &self.start_training] {
             positive("rate", training.rate, 0)?;
@@ -209,15 +214,15 @@ impl PointsSearch {
         check_priors(&self.priors)
     }
 
-    /// The best of the small starts by held-out density.
+    /// The best of the small starts by held-out density, and the kernel: the smoother one from the same start, if that is
+    /// better by more than twice the standard error of the difference.
     fn small_start(
         &self,
         table: &Table,
         units: &Units,
-        numerics: Numerics,
         rng: &mut Xoshiro256PlusPlus,
         log: &mut Log,
-    ) -> Result<(Parameters, Vec<(PointsStart, f64)>)> {
+    ) -> Result<(Family, Parameters, Vec<(PointsStart, f64)>)> {
         let n = table.len();
         let mut order: Vec<usize> = (0..n).collect();
         order.shuffle(rng);
@@ -225,35 +230,50 @@ impl PointsSearch {
         let (held, rest) = order.split_at(held);
         let held = table.select(held);
         let small = table.select(&rest[..rest.len().min(self.start_rows)]);
-        let mut best: Option<(f64, Parameters)> = None;
-        let mut scores = Vec::new();
-        // Without rows to compare on, the first start is taken.
-        let count = if held.len() > 0 { self.starts.len() } else { 1 };
-        for &start in &self.starts[..count] {
+        let numerics = self.numerics()?;
+        let mut started = |start: PointsStart, family: Family, rng: &mut Xoshiro256PlusPlus| {
+            let numerics = Numerics { family: Radial::new(family)?, ..numerics };
             let lengthscales = start::lengthscales(start, &small);
             let centers = start::centers(&small, &lengthscales, self.start_points.min(self.points), rng);
             let parameters = Parameters { centers, lengthscales, scales: start_scales(&small, SIGNAL) };
             let stage = PointsStage::Start(start);
             let parameters = self.climbed(&small, numerics, parameters, stage, self.start_training, log)?;
-            let score = if held.len() > 0 {
-                let (family, jitter) = (numerics.family, self.jitter);
+            let (family, jitter) = (numerics.family, self.jitter);
+            let densities = if held.len() > 0 {
                 PointsPosterior::of_table(family, units.clone(), jitter, &small, &parameters, self.threads)?
-                    .mean_density(&held)
+                    .densities_of(&held)
             } else {
-                0.0
+                Vec::new()
             };
-            scores.push((start, score));
-            if best.as_ref().is_none_or(|(top, _)| score > *top) {
-                best = Some((score, parameters));
+            Ok::<_, Error>((parameters, densities, log.stopped))
+        };
+        let mut best: Option<(PointsStart, Parameters, Vec<f64>)> = None;
+        let mut scores: Vec<(PointsStart, f64)> = Vec::new();
+        // Without rows to compare on, the first start is taken.
+        let count = if held.len() > 0 { self.starts.len() } else { 1 };
+        let mut is_stopped = false;
+        for &start in self.starts[..count].iter() {
+            let (parameters, densities, stopped) = started(start, self.family, rng)?;
+            let score = densities.iter().sum::<f64>() / densities.len().max(1) as f64;
+            if scores.iter().all(|(_, top)| score > *top) {
+                best = Some((start, parameters, densities));
             }
-            if log.stopped {
+            scores.push((start, score));
+            is_stopped = stopped;
+            if is_stopped {
                 break;
             }
         }
-        match best {
-            Some((_, parameters)) => Ok((parameters, scores)),
-            None => Err(Error::WarmUp { reason: "no start of inducing points could be tried".into() }),
+        let Some((start, parameters, densities)) = best else {
+            return Err(Error::WarmUp { reason: "no start of inducing points could be tried".into() });
+        };
+        if let Some(smoother) = self.smoother.filter(|_| held.len() > 1 && !is_stopped) {
+            let (smooth, other, _) = started(start, smoother, rng)?;
+            if is_clearly_better(&other, &densities) {
+                return Ok((smoother, smooth, scores));
+            }
         }
+        Ok((self.family, parameters, scores))
     }
 
     /// Where Adam leads. With next to no noise the rounding of single precision may be larger than what it leaves, and
@@ -357,7 +377,8 @@ impl PointsSearch {
         };
         let n = table.len();
         let small = one(self.start_rows.min(n), self.start_points.min(self.points));
-        let starts = (self.starts.len() * (self.start_training.steps + 1)) as f64;
+        let starts = self.starts.len() + usize::from(self.smoother.is_some());
+        let starts = (starts * (self.start_training.steps + 1)) as f64;
         starts * small + (self.training.steps + 1) as f64 * one(n, self.points)
     }
 
@@ -387,4 +408,13 @@ impl PointsSearch {
             finished: !log.stopped,
         }
     }
+}
+
+/// Whether log densities of the same rows are larger by more than twice the standard error of the mean difference.
+fn is_clearly_better(these: &[f64], those: &[f64]) -> bool {
+    let n = these.len() as f64;
+    let differences = || these.iter().zip(those).map(|(a, b)| a - b);
+    let mean = differences().sum::<f64>() / n;
+    let variance = differences().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    mean > 2.0 * (variance / n).sqrt()
 }
