@@ -3,6 +3,8 @@
 //! | choice | default |
 //! | --- | --- |
 //! | features | the columns themselves for one or two numeric inputs (three with 1,000 warm-up rows or more); otherwise a sum of small grids and, if held-out rows are likelier with them, 512 inducing points over all columns (up to 1,024 where a stream ends with few rows) |
+//! | effects of single values | of columns whose values recur, if held-out rows are likelier with them; up to 640 values |
+//! | kernel of inducing points | Matérn 3/2, or RBF if held-out rows are clearly likelier under it |
 //! | grid points on an axis | of one or two columns: found on the rows in memory; else 10, 7 for grids of three and four axes; 32 for the lines of a sum |
 //! | warm-up | 50 rows for one grid of columns; 15 rows a column otherwise (at most 960 for a sum of grids), at least 200 (300 for a sum of grids) |
 //! | kernel | of one or two columns: RBF, Matérn 5/2, 3/2, ½ or, where there is a sign for it, a sum of two, by evidence; else RBF; a length-scale for each axis |
