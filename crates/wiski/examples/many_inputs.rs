@@ -10,7 +10,7 @@
 //!
 //! * `paper`: one projection to two features from a random start, refitted on the default schedule; the first
 //!   twentieth of the rows is its warm-up;
-//! * `auto`: every default; `points:M` the same with that many inducing points;
+//! * `auto`: every default; `points:M` the same with that many inducing points; `constant` with the same noise for all rows;
 //! * `exact`: a Gaussian process without a grid, RBF with a length-scale for each column, on 3,000 rows; its
 //!   hyperparameters maximize the evidence of 1,000 of them.
 //!
@@ -28,7 +28,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::internals::learn::{Bounds, FnObjective};
-use wiski::model::{InputScaling, Prequential, ROWS_TOGETHER};
+use wiski::model::{InputScaling, NoiseModel, Prequential, ROWS_TOGETHER};
 use wiski::{Column, Features, LbfgsB, OnlineRegressor, Prediction, Schedule, Settings};
 
 const SETS: &str =
@@ -129,7 +129,8 @@ fn run(set: &Set, model: &str, sorted_by: &str, split: u64, seed: u64) -> Run {
             Some(count) => Features::Points { count: Some(count.parse().expect("a number of points")) },
             None => Features::Auto,
         };
-        Settings { features, columns: set.columns.clone(), seed, ..Settings::default() }
+        let noise = if model == "constant" { NoiseModel::Constant } else { NoiseModel::Learned };
+        Settings { features, columns: set.columns.clone(), noise, seed, ..Settings::default() }
     } else {
         let schedule = Schedule::Geometric { ratio: 1.1 };
         Settings { schedule, seed, inputs: InputScaling::WarmUp, ..Settings::paper(0.01, twentieth) }
