@@ -237,7 +237,7 @@ fn spread(c: &mut [f64], n: usize, lags: &[usize], weights: &[f64]) {
             simd::add_scaled(&mut from[..n], weight, &before[(t - lag) * n..(t - lag + 1) * n]);
         }
     }
-    for row in c.chunks_exact_mut(n) {
+    for row in c.chunks_exact_mut(n.max(1)) {
         for t in 1..n {
             let earlier = lags.iter().zip(weights).filter(|(lag, _)| **lag <= t);
             row[t] += earlier.map(|(lag, weight)| weight * row[t - lag]).sum::<f64>();
@@ -318,5 +318,13 @@ mod tests {
                 assert!((back[(i, j)] - start[(i, j)]).abs() < 1e-12);
             }
         }
+    }
+
+    #[test]
+    fn no_rows_ahead_are_forecast_with_lags_too() {
+        let lags = Component::Lags { lags: vec![1, 3], variance: 0.1 };
+        let system = System::new(vec![Component::Level { rate: 0.01, start: 1.0 }, lags], 0.1).unwrap();
+        let none = joint(&system, &Belief::prior(&system, 0.0), &Future::default(), true);
+        assert!(none.mean.is_empty() && none.variance.is_empty() && none.covariance.is_empty());
     }
 }

@@ -81,10 +81,15 @@ impl Blend {
         });
     }
 
-    /// The weight at a horizon: that of its range and the two beside it.
+    /// The weight at a horizon: that of its range and the two beside it, or of the last one that is known. One step ahead says nothing
+    /// of what is beyond it: which model is better there is another question.
     pub(super) fn weight(&self, h: usize) -> Weight {
         let Some(last) = self.ranges.len().checked_sub(1) else { return Weight::alone(true) };
-        let place = range(h.max(1)).min(last);
+        let place = range(h.max(1));
+        if place > 0 && last == 0 {
+            return Weight::alone(true);
+        }
+        let place = place.min(last);
         // One step ahead every row says something, and needs no help.
         let beside = if place == 0 { 0.0 } else { 0.5 };
         let (mut mean, mut total) = (Weight { first: 0.0, apart: 0.0 }, 0.0);
@@ -186,5 +191,15 @@ mod tests {
         }
         assert!(blend.weight(8).first < 0.02);
         assert_eq!(blend.weight(11), blend.weight(10));
+    }
+
+    /// Which model is better one step ahead says nothing of those beyond.
+    #[test]
+    fn one_step_ahead_decides_nothing_but_itself() {
+        let mut blend = Blend::default();
+        (0..1000).for_each(|_| blend.learn(1, 1.0, 0.5, 1.0));
+        assert!(blend.weight(1).first < 0.02);
+        assert_eq!(blend.weight(2), Weight::alone(true));
+        assert_eq!(blend.weight(100), Weight::alone(true));
     }
 }

@@ -38,11 +38,17 @@ impl Moments {
     pub(super) fn of(times: &[f64], targets: &[f64], seasons: &[PlannedSeason]) -> Result<Self> {
         let rest = seasons::rest(times, targets, seasons)?;
         let n = rest.len();
-        let total = (rest.iter().map(|y| y * y).sum::<f64>() / n as f64).max(LEAST);
+        let mean = |squares: &mut dyn Iterator<Item = f64>| {
+            let known = squares.filter(|square| !square.is_nan());
+            let (sum, count) = known.fold((0.0, 0.0), |(sum, count), square| (sum + square, count + 1.0));
+            (count > 0.0).then(|| sum / count)
+        };
+        let total = mean(&mut rest.iter().map(|y| y * y)).unwrap_or(0.0).max(LEAST);
         let at = |k: usize| {
             let lag = (1 << k).min(n / 2).max(1);
-            let squares = rest[lag..].iter().zip(&rest).map(|(a, b)| (a - b).powi(2));
-            (0.5 * squares.sum::<f64>() / (n - lag) as f64).clamp(LEAST, 4.0 * total)
+            // Lines over gaps have nothing of the noise: only rows are compared. Where no two are so far apart, V is taken for whole.
+            let squares = mean(&mut rest[lag..].iter().zip(&rest).map(|(a, b)| (a - b).powi(2)));
+            squares.map_or(total, |square| 0.5 * square).clamp(LEAST, 4.0 * total)
         };
         Ok(Self { variogram: std::array::from_fn(at), total })
     }
@@ -80,5 +86,26 @@ impl Moments {
             Start { smooth: [wave, (1.5 * half).max(2.5)], ..quiet },
             Start { noise: 0.9 * v[0], ..quiet },
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::RngExt;
+    use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
+
+    /// Noise of variance 1/12 in stretches of ten rows, with gaps of thirty between them: V is that of the noise at every lag, as
+    /// if there were no gaps.
+    #[test]
+    fn gaps_do_not_make_rows_smooth() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
+        let rows = (0..8000).filter(|i| i % 40 < 10);
+        let (times, targets): (Vec<f64>, Vec<f64>) =
+            rows.map(|i| (f64::from(i), random.random::<f64>() - 0.5)).unzip();
+        let moments = Moments::of(&times, &targets, &[]).unwrap();
+        for v in [moments.short(), moments.long(), moments.total] {
+            assert!((12.0 * v - 1.0).abs() < 0.1, "{moments:?}");
+        }
     }
 }

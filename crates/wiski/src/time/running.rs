@@ -1,5 +1,7 @@
 //! A fitted series: the filter as rows come, the past that lags need, and forecasts that are compared with what came.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::ahead::{self, Future};
@@ -107,7 +109,7 @@ impl Running {
 
     /// Puts a value into the past at a step, which is at most one after the last.
     pub(super) fn remember(&mut self, step: i64, value: f64) {
-        let most = self.system.lags().iter().max().copied().unwrap_or(0) + 1;
+        let most = self.system.longest_lag() + 1;
         if most == 1 {
             return;
         }
@@ -181,13 +183,13 @@ impl Running {
 
     /// Whether the past is known as far back as lags need it.
     pub(super) fn knows_past(&self) -> bool {
-        self.past.len() >= self.system.lags().iter().max().copied().unwrap_or(0)
+        self.past.len() >= self.system.longest_lag()
     }
 
     /// Fills the past up to a step with what is expected there.
     pub(super) fn fill(&mut self, window: &Window, row: usize, to: i64, fallback: f64) {
         let gap = to - self.past_to;
-        let most = self.system.lags().iter().max().copied().unwrap_or(0) as i64 + 1;
+        let most = self.system.longest_lag() as i64 + 1;
         if gap <= 0 {
             return;
         }
@@ -241,23 +243,19 @@ impl Running {
         if rows.is_empty() || (from == 0 && window.steps[0] > flight.step + 1) {
             return;
         }
-        if self.has_lags() && rows.len() != horizon {
-            // Lags need every step.
-            return;
-        }
-        let width = window.x(last).len();
         let means = |system: &System, flight: &Flight| {
-            let future = Future {
-                times: rows.clone().map(|k| self.tau(window.times[k])).collect(),
-                inputs: window.inputs[rows.start * width..rows.end * width].to_vec(),
-                width,
-                past: flight.past.clone(),
-            };
-            ahead::means(system, &flight.belief, &future).mean
+            let (future, places) = self.landed(window, rows.clone(), flight, !system.lags().is_empty());
+            let means = ahead::means(system, &flight.belief, &future).mean;
+            places.into_iter().map(|k| means[k]).collect::<Vec<f64>>()
         };
         let means_own = means(&self.system, flight);
         let of_other = |rival: &Rival| flight.other.as_deref().map(|f| means(&rival.running.system, f));
         let means_other = self.rival.as_deref().and_then(of_other);
+        // After a long gap lags are not known, and a forecast is that of the other model.
+        let knows = |system: &System, flight: &Flight| flight.past.len() >= system.longest_lag();
+        let other_knows =
+            |rival: &Rival| flight.other.as_deref().is_some_and(|f| knows(&rival.running.system, f));
+        let known = (knows(&self.system, flight), self.rival.as_deref().is_some_and(other_knows));
         // Widths are judged with the weights of before.
         let before = self.rival.as_ref().map(|rival| rival.blend.clone());
         let thresholds = self.calibration.thresholds();
@@ -269,18 +267,46 @@ impl Running {
             let mut error = y - means_own[n];
             if let (Some(rival), Some(means), Some(before)) = (&mut self.rival, &means_other, &before) {
                 let other = y - means[n];
-                if ahead > 1 {
-                    // One step ahead every row counts, not only those of flights.
+                // One step ahead every row counts, not only those of flights.
+                if ahead > 1 && known == (true, true) {
                     let stretches = (apart as f64 / ahead as f64).min(1.0) / calibration::width(ahead);
                     rival.blend.learn(ahead, error, other, stretches);
                 }
-                let weight = before.weight(ahead);
+                let weight = if known.0 == known.1 { before.weight(ahead) } else { Weight::alone(known.0) };
                 let other_deviation = rival.running.calibration.deviation(ahead).unwrap_or(deviation);
                 error = weight.mean(error, other);
                 deviation = weight.variance(deviation.powi(2), other_deviation.powi(2)).sqrt();
             }
             self.calibration.learn(ahead, error, deviation, apart, &thresholds);
         }
+    }
+
+    /// What a forecast in flight is asked for, and where in it these rows are. With lags that is every step from its origin on: those
+    /// without a row have the inputs of the next one.
+    fn landed(
+        &self,
+        window: &Window,
+        rows: Range<usize>,
+        flight: &Flight,
+        every: bool,
+    ) -> (Future, Vec<usize>) {
+        let (width, past) = (window.x(rows.start).len(), flight.past.clone());
+        if !every {
+            let inputs = window.inputs[rows.start * width..rows.end * width].to_vec();
+            let times = rows.clone().map(|k| self.tau(window.times[k])).collect();
+            return (Future { times, inputs, width, past }, (0..rows.len()).collect());
+        }
+        let mut future = Future { width, past, ..Future::default() };
+        let mut places = Vec::with_capacity(rows.len());
+        for k in rows {
+            let place = (window.steps[k] - flight.step) as usize - 1;
+            while future.times.len() <= place {
+                future.times.push(flight.belief.time() + (future.times.len() + 1) as f64);
+                future.inputs.extend_from_slice(window.x(k));
+            }
+            places.push(place);
+        }
+        (future, places)
     }
 
     /// Whether it or its rival has lags.
@@ -301,20 +327,25 @@ impl Running {
         let first = window.steps[0];
         let span = (window.steps[window.steps.len() - 1] - first) as usize + 1;
         let mut values = Vec::new();
-        if !lags.is_empty() {
+        // The line over a gap ends at the next row: where lags reach into it, that row would find itself among them.
+        let mut ended = Vec::new();
+        if let Some(&shortest) = lags.iter().min() {
             values = vec![f64::NAN; span];
             for (i, step) in window.steps.iter().enumerate() {
                 if let Some(y) = window.target(i) {
                     values[(step - first) as usize] = (y - self.shift) / self.factor;
                 }
             }
+            ended = (0..span)
+                .map(|k| k >= shortest && values[k - shortest..k].iter().all(|v| v.is_nan()))
+                .collect();
             fill_gaps(&mut values);
         }
         for i in from..window.times.len() {
             out.times.push(self.tau(window.times[i]));
             out.inputs.extend_from_slice(window.x(i));
             let place = (window.steps[i] - first) as usize;
-            let complete = lags.iter().all(|lag| place >= *lag);
+            let complete = lags.iter().all(|lag| place >= *lag && !ended[place]);
             let y = window.target(i).filter(|_| complete);
             out.targets.push(y.map_or(f64::NAN, |y| (y - self.shift) / self.factor));
             out.lagged.extend(lags.iter().map(|lag| if place >= *lag { values[place - lag] } else { 0.0 }));
@@ -392,5 +423,72 @@ impl Running {
             rival.running.leave_half(rows, memory);
         }
         leaving
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{ForecastSettings, Forecaster, Lags, Seasons};
+    use rand::RngExt;
+    use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
+
+    /// An AR(1) of which every `lost`-th row is not there, and a model of it with lags.
+    fn lagged(lost: usize) -> Forecaster {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(11);
+        let settings = ForecastSettings {
+            seasons: Seasons::Given(Vec::new()),
+            lags: Lags::Given(vec![1, 2, 5]),
+            ..ForecastSettings::default()
+        };
+        let mut model = Forecaster::new(settings).unwrap();
+        let mut y = 0.0;
+        let (mut times, mut targets) = (Vec::new(), Vec::new());
+        for i in 0..300 {
+            y = 0.9 * y + random.random::<f64>() - 0.5;
+            if i % lost != lost - 1 {
+                times.push(i as f64);
+                targets.push(y);
+            }
+        }
+        model.extend(&times, &[], &targets).unwrap();
+        model
+    }
+
+    /// Forecasts with lags are compared with the rows that there are, whether or not others are lost: else a model with lags could
+    /// not be told from a better one.
+    #[test]
+    fn forecasts_with_lags_are_compared_across_lost_rows() {
+        let (whole, gappy) = (lagged(1000), lagged(7));
+        let loss = |model: &Forecaster| model.running.as_ref().and_then(|r| r.calibration.loss());
+        let (whole, gappy) = (loss(&whole).unwrap(), loss(&gappy).unwrap());
+        assert!((whole - gappy).abs() < 0.5, "{whole} {gappy}");
+    }
+
+    #[test]
+    fn a_flight_lands_on_the_steps_of_its_rows() {
+        let model = lagged(7);
+        let (running, window) = (model.running.as_ref().unwrap(), &model.window);
+        let flight = running.flight(window.steps[100]);
+        let flight = Flight { step: window.steps[100], ..flight };
+        let (future, places) = running.landed(window, 101..121, &flight, true);
+        for (n, k) in (101..121).enumerate() {
+            let ahead = future.times[places[n]] - flight.belief.time();
+            assert_eq!(ahead as i64, window.steps[k] - flight.step);
+        }
+        assert!(future.times.windows(2).all(|w| (w[1] - w[0] - 1.0).abs() < 1e-9));
+        assert_eq!(future.times.len() as i64, window.steps[120] - flight.step);
+    }
+
+    /// A line over a gap ends at the row after it, which would then be told its own target.
+    #[test]
+    fn no_row_is_among_its_own_lags() {
+        let model = lagged(7);
+        let (running, window) = (model.running.as_ref().unwrap(), &model.window);
+        let series = running.series_of(window);
+        for i in 6..window.times.len() {
+            let after_a_gap = window.steps[i] - window.steps[i - 1] > 1;
+            assert_eq!(series.targets[i].is_nan(), after_a_gap, "{i}");
+        }
     }
 }

@@ -73,7 +73,7 @@ impl Running {
             rival.running.system = system;
         }
         let horizon = self.calibration.horizon();
-        let longest_lag = self.systems().flat_map(System::lags).max().copied().unwrap_or(0);
+        let longest_lag = self.systems().map(System::longest_lag).max().unwrap_or(0);
         self.replay(window, settings.memory, horizon, first_flight(window, longest_lag));
         Ok(())
     }
@@ -192,7 +192,8 @@ impl Running {
             let whole = Structure::whole(lags);
             let small = whole.lags.is_empty() && start(&whole)?.system.dim() < MANY;
             let running = best_of(if small { whole.simpler(settings.trend) } else { vec![whole] })?;
-            Ok((running.calibration.loss().unwrap_or(0.0), running))
+            // One whose forecasts could not be compared with anything has nothing to say for itself.
+            Ok((running.calibration.loss().unwrap_or(f64::INFINITY), running))
         };
         // Small systems have several structures, which share the threads among them; large ones are fitted side by side.
         let small = start(&Structure::whole(Vec::new()))?.system.dim() < MANY;
@@ -214,7 +215,7 @@ impl Running {
             let rival = Rival { running: other, blend: Blend::default() };
             let mut both = Self { rival: Some(Box::new(rival)), ..self.clone() };
             replay(&mut both);
-            let gain = alone - both.calibration.loss().unwrap_or(alone);
+            let gain = both.calibration.loss().map_or(0.0, |loss| alone - loss);
             let one_step = both.rival.as_ref().map_or(0.0, |rival| -rival.blend.gain_one_step());
             (gain.max(one_step), both)
         };

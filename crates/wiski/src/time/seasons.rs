@@ -5,13 +5,19 @@
 //! where S is far above its neighbors. Its frequency may be a multiple of that of the season, so multiples of its period
 //! are tried; the period counts whose harmonics together explain most, less what as many lines of noise would. The
 //! harmonics of a season found are taken out by least squares, and the rest is searched again.
+//!
+//! Gaps are filled by straight lines. Where they are as long as a wave, the lines cut it into pieces, whose spectrum lies on both sides
+//! of the line and hides it: S is no longer far above its neighbors. So a wave that may be there is fitted to the rows and goes on
+//! through the gaps, and counts if it stands out then, by the share of the grid that has rows: the rest is what it says of itself.
 
+use std::borrow::Cow;
 use std::f64::consts::TAU;
 
 use faer::Mat;
 use realfft::RealFftPlanner;
 
 use super::plan::PlannedSeason;
+use super::window::{fill_gaps, median_gap};
 use crate::dense;
 use crate::error::Result;
 
@@ -35,6 +41,14 @@ const MOST_HARMONICS: usize = 72;
 /// more or less; and how much more may then be left of the rows.
 const TOLD: f64 = 0.3;
 const WORSE: f64 = 1.06;
+/// Rows so many times farther apart than usual leave a gap between them.
+const GAP: f64 = 2.5;
+/// The harmonics that go on through gaps, and the weight of zero for their amplitudes beside that of the rows: what happens at an hour
+/// that never has a row is not known.
+const THROUGH_GAPS: u32 = 6;
+const SHRUNK: f64 = 0.01;
+/// With gaps, so many lines are looked at more closely.
+const CLOSER: usize = 8;
 /// A season must be seen at least so many times to be found.
 const TURNS: f64 = 3.0;
 /// The same for a lag to be tried.
@@ -46,6 +60,8 @@ struct Spectrum {
     times: Vec<f64>,
     /// What is left of the targets.
     rest: Vec<f64>,
+    /// Which points are not in gaps.
+    known: Vec<bool>,
     window: Vec<f64>,
     norm: f64,
     span: f64,
@@ -57,6 +73,7 @@ impl Spectrum {
         let span = (last - first).max(1.0);
         let n = (span.round() as usize + 1).clamp(16, 1 << 15);
         let scale = span / (n - 1) as f64;
+        let usual = median_gap(times).max(scale);
         let mut row = 0;
         let grid: Vec<f64> = (0..n).map(|i| first + i as f64 * scale).collect();
         let value = |t: &f64| {
@@ -65,13 +82,15 @@ impl Spectrum {
             }
             let gap = times[row + 1] - times[row];
             let u = if gap > 0.0 { ((t - times[row]) / gap).clamp(0.0, 1.0) } else { 0.0 };
-            (1.0 - u) * targets[row] + u * targets[row + 1]
+            let nearest = gap * u.min(1.0 - u);
+            let known = gap <= GAP * usual || nearest <= 0.5 * scale;
+            ((1.0 - u) * targets[row] + u * targets[row + 1], known)
         };
-        let rest = grid.iter().map(value).collect();
+        let (rest, known) = grid.iter().map(value).unzip();
         let hann = |i: usize| 0.5 - 0.5 * (TAU * (i as f64 + 0.5) / n as f64).cos();
         let window: Vec<f64> = (0..n).map(hann).collect();
         let norm = window.iter().map(|w| w * w).sum();
-        let mut spectrum = Self { times: grid, rest, window, norm, span };
+        let mut spectrum = Self { times: grid, rest, known, window, norm, span };
         let trend: Vec<Vec<f64>> = (0..3)
             .map(|k| spectrum.times.iter().map(|t| (2.0 * (t - first) / span - 1.0).powi(k)).collect())
             .collect();
@@ -79,31 +98,80 @@ impl Spectrum {
         Ok(spectrum)
     }
 
-    /// Takes out the least-squares fit of some columns.
-    fn remove(&mut self, columns: &[Vec<f64>]) -> Result<()> {
+    fn has_gaps(&self) -> bool {
+        self.known.iter().any(|known| !known)
+    }
+
+    /// The share of the grid that has rows.
+    fn share(&self) -> f64 {
+        self.known.iter().filter(|known| **known).count() as f64 / self.known.len() as f64
+    }
+
+    /// The least-squares fit of some columns to the points that are not in gaps, everywhere.
+    fn fit(&self, columns: &[Vec<f64>], ridge: f64) -> Result<Vec<f64>> {
         let n = columns.len();
-        let inner = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-        let ridge = 1e-9 * self.times.len() as f64;
+        let inner = |a: &[f64], b: &[f64]| {
+            a.iter()
+                .zip(b)
+                .zip(&self.known)
+                .filter(|(_, known)| **known)
+                .map(|((a, b), _)| a * b)
+                .sum::<f64>()
+        };
+        let ridge = ridge * self.times.len() as f64;
         let gram =
             Mat::from_fn(n, n, |i, j| inner(&columns[i], &columns[j]) + if i == j { ridge } else { 0.0 });
         let l = dense::cholesky(gram)?;
         let right: Vec<f64> = columns.iter().map(|c| inner(c, &self.rest)).collect();
         let mut weights = dense::solve_vector(l.as_ref(), &right);
         dense::solve_lower_transposed(l.as_ref(), faer::ColMut::from_slice_mut(&mut weights).as_mat_mut());
+        let mut fit = vec![0.0; self.times.len()];
         for (column, weight) in columns.iter().zip(&weights) {
-            self.rest.iter_mut().zip(column).for_each(|(y, c)| *y -= weight * c);
+            fit.iter_mut().zip(column).for_each(|(y, c)| *y += weight * c);
         }
+        Ok(fit)
+    }
+
+    /// Takes out the least-squares fit of some columns; lines go over the gaps in what is left.
+    fn remove(&mut self, columns: &[Vec<f64>]) -> Result<()> {
+        let fit = self.fit(columns, 1e-9)?;
+        self.subtract(&fit);
         Ok(())
     }
 
-    fn remove_season(&mut self, season: &PlannedSeason) -> Result<()> {
-        let wave = |j: &u32| {
-            let angle = |t: &f64| TAU * f64::from(*j) * t / season.period;
+    fn subtract(&mut self, fit: &[f64]) {
+        self.rest.iter_mut().zip(fit).for_each(|(y, fit)| *y -= fit);
+        if self.has_gaps() {
+            let gaps = self.rest.iter_mut().zip(&self.known).filter(|(_, known)| !**known);
+            gaps.for_each(|(y, _)| *y = f64::NAN);
+            fill_gaps(&mut self.rest);
+        }
+    }
+
+    fn waves(&self, period: f64, harmonics: impl Iterator<Item = u32>) -> Vec<Vec<f64>> {
+        let wave = |j: u32| {
+            let angle = |t: &f64| TAU * f64::from(j) * t / period;
             let cos = self.times.iter().map(|t| angle(t).cos()).collect();
             [cos, self.times.iter().map(|t| angle(t).sin()).collect()]
         };
-        let columns: Vec<Vec<f64>> = season.harmonics.iter().flat_map(wave).collect();
-        self.remove(&columns)
+        harmonics.flat_map(wave).collect()
+    }
+
+    fn remove_season(&mut self, season: &PlannedSeason) -> Result<()> {
+        self.remove(&self.waves(season.period, season.harmonics.iter().copied()))
+    }
+
+    /// The same rows, where waves of a period go on through the gaps.
+    fn through_gaps(&self, period: f64) -> Result<Cow<'_, Self>> {
+        if !self.has_gaps() {
+            return Ok(Cow::Borrowed(self));
+        }
+        let top = ((period / 2.0 - 0.01).floor() as u32).clamp(1, THROUGH_GAPS);
+        let fit = self.fit(&self.waves(period, 1..=top), SHRUNK)?;
+        let mut out = self.clone();
+        out.subtract(&fit);
+        out.rest.iter_mut().zip(&fit).for_each(|(y, fit)| *y += fit);
+        Ok(Cow::Owned(out))
     }
 
     /// S(f).
@@ -147,7 +215,12 @@ impl Spectrum {
 }
 
 /// The harmonics that a season needs, with the sum by which they stand out; `taken` are other seasons'.
-fn harmonics(spectrum: &Spectrum, period: f64, taken: &[PlannedSeason], most: usize) -> (Vec<u32>, f64) {
+fn harmonics(
+    spectrum: &Spectrum,
+    period: f64,
+    taken: &[PlannedSeason],
+    most: usize,
+) -> Result<(Vec<u32>, f64)> {
     let top = ((period / 2.0 - 0.01).floor().max(1.0) as u32).min(400);
     let resolved = 0.5 / spectrum.span;
     let free = |j: u32| {
@@ -159,8 +232,10 @@ fn harmonics(spectrum: &Spectrum, period: f64, taken: &[PlannedSeason], most: us
     let candidates: Vec<u32> = (1..=top).filter(|j| free(*j)).collect();
     if spectrum.span < 1.5 * period {
         // Hardly seen once: only its slow waves, and the prior decides.
-        return (candidates.into_iter().take(2).collect(), 0.0);
+        return Ok((candidates.into_iter().take(2).collect(), 0.0));
     }
+    let spectrum = spectrum.through_gaps(period)?;
+    let share = spectrum.share();
     let lines: Vec<(u32, f64)> =
         candidates.iter().map(|&j| (j, spectrum.power(f64::from(j) / period))).collect();
     // What is around a line: halfway to the next ones, where the window can tell them apart.
@@ -180,7 +255,7 @@ fn harmonics(spectrum: &Spectrum, period: f64, taken: &[PlannedSeason], most: us
     };
     let mut strong: Vec<(u32, f64, f64)> = lines
         .iter()
-        .map(|&(j, power)| (j, power, background(j)))
+        .map(|&(j, power)| (j, share * power, background(j)))
         .filter(|&(_, power, around)| power > STRONG * around)
         .collect();
     strong.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -191,14 +266,15 @@ fn harmonics(spectrum: &Spectrum, period: f64, taken: &[PlannedSeason], most: us
         chosen.extend(candidates.first());
     }
     chosen.sort_unstable();
-    (chosen, gain)
+    Ok((chosen, gain))
 }
 
-/// What seasons and a quadratic trend leave of rows, on a regular grid of about a step.
+/// What seasons and a quadratic trend leave of rows, on a regular grid of about a step; NaN in gaps.
 pub(super) fn rest(times: &[f64], targets: &[f64], seasons: &[PlannedSeason]) -> Result<Vec<f64>> {
     let mut spectrum = Spectrum::new(times, targets)?;
     seasons.iter().try_for_each(|season| spectrum.remove_season(season))?;
-    Ok(spectrum.rest)
+    let known = |(y, known): (f64, bool)| if known { y } else { f64::NAN };
+    Ok(spectrum.rest.into_iter().zip(spectrum.known).map(known).collect())
 }
 
 /// A multiple of the shortest season after which rows without their seasons resemble each other, in steps, that was not seen
@@ -233,7 +309,7 @@ pub(super) fn declared(times: &[f64], targets: &[f64], periods: &[f64]) -> Resul
     for period in periods {
         let used: usize = seasons.iter().map(|s| s.harmonics.len()).sum();
         let (harmonics, _) =
-            harmonics(&spectrum, period, &seasons, MOST_HARMONICS.saturating_sub(used).max(2));
+            harmonics(&spectrum, period, &seasons, MOST_HARMONICS.saturating_sub(used).max(2))?;
         if harmonics.is_empty() {
             continue;
         }
@@ -250,11 +326,11 @@ pub(super) fn found(times: &[f64], targets: &[f64]) -> Result<Vec<PlannedSeason>
     let total: f64 = spectrum.rest.iter().map(|y| y * y).sum();
     let mut seasons: Vec<PlannedSeason> = Vec::new();
     while seasons.len() < MOST {
-        let Some((period, share)) = strongest(&spectrum, &seasons) else { break };
+        let Some((period, share)) = strongest(&spectrum, &seasons)? else { break };
         let period = whole(&spectrum, period)?;
         let used: usize = seasons.iter().map(|s| s.harmonics.len()).sum();
         let most = MOST_HARMONICS.saturating_sub(used).max(2);
-        let (harmonics, _) = harmonics(&spectrum, period, &seasons, most);
+        let (harmonics, _) = harmonics(&spectrum, period, &seasons, most)?;
         let season = PlannedSeason { period, harmonics };
         let before: f64 = spectrum.rest.iter().map(|y| y * y).sum();
         spectrum.remove_season(&season)?;
@@ -278,7 +354,7 @@ pub(super) fn found(times: &[f64], targets: &[f64]) -> Result<Vec<PlannedSeason>
 }
 
 /// The period of the strongest season in what is left, and the share of the variance that it must explain.
-fn strongest(spectrum: &Spectrum, taken: &[PlannedSeason]) -> Option<(f64, f64)> {
+fn strongest(spectrum: &Spectrum, taken: &[PlannedSeason]) -> Result<Option<(f64, f64)>> {
     // A week is seven days: its lines are many and weak, and none of them may stand out. But days a week apart resemble
     // each other more than days six or eight apart do, and those two weeks apart again.
     let contrast = |period: f64, short: f64| {
@@ -306,21 +382,21 @@ fn strongest(spectrum: &Spectrum, taken: &[PlannedSeason]) -> Option<(f64, f64)>
         }
     }
     if let Some((period, _)) = best {
-        return Some((period, SHARE_MULTIPLE));
+        return Ok(Some((period, SHARE_MULTIPLE)));
     }
-    let (period, _) = strongest_line(spectrum, taken)?;
-    let period = shortest(spectrum, period, taken);
-    (taken.is_empty() || spectrum.correlation(period) > RESEMBLANCE).then_some((period, SHARE))
+    let Some((period, _)) = strongest_line(spectrum, taken)? else { return Ok(None) };
+    let period = shortest(spectrum, period, taken)?;
+    Ok((taken.is_empty() || spectrum.correlation(period) > RESEMBLANCE).then_some((period, SHARE)))
 }
 
 /// The period of the line that stands out most, or a multiple of it, and the gain of its harmonics.
-fn strongest_line(spectrum: &Spectrum, taken: &[PlannedSeason]) -> Option<(f64, f64)> {
+fn strongest_line(spectrum: &Spectrum, taken: &[PlannedSeason]) -> Result<Option<(f64, f64)>> {
     let (lines, step) = spectrum.periodogram();
     let (lowest, highest) = ((TURNS / spectrum.span / step) as usize + 1, lines.len() * 4 / 5);
     if lowest + 8 >= highest {
-        return None;
+        return Ok(None);
     }
-    let background = |k: usize| {
+    let background = |lines: &[f64], k: usize| {
         // A third of an octave and at least some resolved lines to each side, without the line itself.
         let reach = (k / 4).max(16);
         let around = lines[k.saturating_sub(reach).max(1)..(k + reach).min(lines.len())].iter();
@@ -329,14 +405,24 @@ fn strongest_line(spectrum: &Spectrum, taken: &[PlannedSeason]) -> Option<(f64, 
         sorted[sorted.len() / 2] / std::f64::consts::LN_2
     };
     let peak = |k: &usize| lines[*k] >= lines[k - 1] && lines[*k] >= lines[k + 1];
-    let mut peaks: Vec<(usize, f64)> = (lowest..highest)
-        .filter(peak)
-        .filter(|&k| lines[k] > 3.0 * STRONG * background(k))
-        .map(|k| (k, lines[k]))
-        .collect();
-    peaks.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let mut peaks: Vec<usize> = (lowest..highest).filter(peak).collect();
+    peaks.sort_by(|a, b| lines[*b].total_cmp(&lines[*a]));
+    if spectrum.has_gaps() {
+        // Of the strongest ones those that stand out once they go on through the gaps.
+        let mut seen = Vec::new();
+        for &k in peaks.iter().take(CLOSER) {
+            let period = refine(spectrum, 1.0 / (k as f64 * step), 1);
+            let (lines, _) = spectrum.through_gaps(period)?.periodogram();
+            if spectrum.share() * lines[k] > 3.0 * STRONG * background(&lines, k) {
+                seen.push(k);
+            }
+        }
+        peaks = seen;
+    } else {
+        peaks.retain(|&k| lines[k] > 3.0 * STRONG * background(&lines, k));
+    }
     let mut best: Option<(f64, f64)> = None;
-    for &(k, _) in peaks.iter().take(3) {
+    for &k in peaks.iter().take(3) {
         let base = refine(spectrum, 1.0 / (k as f64 * step), 1);
         for multiple in 1..=8u32 {
             let rough = f64::from(multiple) * base;
@@ -344,26 +430,26 @@ fn strongest_line(spectrum: &Spectrum, taken: &[PlannedSeason]) -> Option<(f64, 
                 break;
             }
             let period = refine(spectrum, rough, multiple);
-            let (_, gain) = harmonics(spectrum, period, taken, MOST_HARMONICS);
+            let (_, gain) = harmonics(spectrum, period, taken, MOST_HARMONICS)?;
             // A longer period has room for more lines: it must be clearly better.
             if best.is_none_or(|(_, most)| gain > 1.03 * most) && gain > 0.0 {
                 best = Some((period, gain));
             }
         }
     }
-    best
+    Ok(best)
 }
 
 /// A part of the period, if most of the season repeats after it: a day within a week comes first, and what is left of the
 /// week is found then.
-fn shortest(spectrum: &Spectrum, period: f64, taken: &[PlannedSeason]) -> f64 {
-    let (lines, _) = harmonics(spectrum, period, taken, MOST_HARMONICS);
+fn shortest(spectrum: &Spectrum, period: f64, taken: &[PlannedSeason]) -> Result<f64> {
+    let (lines, _) = harmonics(spectrum, period, taken, MOST_HARMONICS)?;
     let power = |j: &u32| spectrum.power(f64::from(*j) / period);
     let all: f64 = lines.iter().map(power).sum();
     let parts = (2..=8u32).rev().filter(|m| lines.contains(m));
     let mut repeats =
         parts.filter(|m| lines.iter().filter(|j| **j % m == 0).map(power).sum::<f64>() > 0.5 * all);
-    repeats.next().map_or(period, |m| period / f64::from(m))
+    Ok(repeats.next().map_or(period, |m| period / f64::from(m)))
 }
 
 /// The period nearby at which its line and the multiples of it are strongest; whole numbers of steps where they are as
@@ -459,5 +545,59 @@ mod tests {
             })
             .collect();
         assert_eq!(found(&times, &walk).unwrap(), []);
+    }
+
+    /// Rows of a day of 144 steps on a level that wanders, off for a third of a day to more than a day now and then: lines over
+    /// the gaps cut the wave into pieces.
+    fn gappy(seed: u64, days: usize, amplitude: f64, wander: f64) -> (Vec<f64>, Vec<f64>) {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let (mut level, mut off) = (0.0, 0);
+        let (mut times, mut targets) = (Vec::new(), Vec::new());
+        for i in 0..144 * days {
+            level += wander * (random.random::<f64>() - 0.5);
+            off = if off == 0 && random.random::<f64>() < 0.004 { random.random_range(50..200) } else { off };
+            let y = level + amplitude * (TAU * i as f64 / 144.0).sin() + random.random::<f64>() - 0.5;
+            if off == 0 {
+                times.push(i as f64);
+                targets.push(y);
+            }
+            off = (off - 1).max(0);
+        }
+        (times, targets)
+    }
+
+    #[test]
+    fn gaps_as_long_as_a_season_do_not_hide_it() {
+        for seed in 0..10 {
+            let (times, targets) = gappy(seed, 10, 3.0, 0.15);
+            let found = found(&times, &targets).unwrap();
+            assert!(found.iter().any(|s| (s.period - 144.0).abs() < 3.0), "{seed}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn gaps_make_no_seasons() {
+        for (wander, allowed) in [(0.0, 1), (0.3, 2)] {
+            let seasons = (100..140).filter(|seed| {
+                let (times, targets) = gappy(*seed, 10, 0.0, wander);
+                !found(&times, &targets).unwrap().is_empty()
+            });
+            let count = seasons.count();
+            assert!(count <= allowed, "{count} of 40 at {wander}");
+        }
+    }
+
+    /// Next to nothing is left of rows that are a wave (a trend was taken for a little of it), in gaps, too, where a line would stand
+    /// against the wave.
+    #[test]
+    fn nothing_is_left_of_a_wave_with_gaps() {
+        let (times, targets): (Vec<f64>, Vec<f64>) = (0..1000)
+            .filter(|i| i / 60 % 3 != 1)
+            .map(|i| (f64::from(i), (TAU * f64::from(i) / 48.0).sin()))
+            .unzip();
+        let mut spectrum = Spectrum::new(&times, &targets).unwrap();
+        spectrum.remove_season(&PlannedSeason { period: 48.0, harmonics: vec![1] }).unwrap();
+        let worst = spectrum.rest.iter().fold(0.0, |worst: f64, y| worst.max(y.abs()));
+        assert!(worst < 0.15, "{worst}");
     }
 }

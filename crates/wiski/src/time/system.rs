@@ -99,6 +99,11 @@ impl System {
         lags.unwrap_or_default()
     }
 
+    /// The longest of them; 0 if there are none.
+    pub(super) fn longest_lag(&self) -> usize {
+        self.lags().iter().max().copied().unwrap_or(0)
+    }
+
     /// Each component with the place of its first coordinate.
     pub(super) fn placed(&self) -> impl Iterator<Item = (usize, &Component)> {
         self.components.iter().scan(0, |next, c| {
