@@ -66,12 +66,13 @@ fn values_that_recur_have_effects_of_their_own() {
     assert!(squares.sqrt() < 0.6 * NOISE, "{}", squares.sqrt());
     assert!((430..=497).contains(&inside), "{inside}");
 
-    // Of a value that was never seen only the smooth part is known: its effect has deviation .5.
+    // Of a value that was never seen only the smooth part is known: its effect has deviation .5, and up to √2 of it is said, since
+    // no row had a rare value.
     let near = data.values[0].0 + 1e-7;
     let (seen, new) =
         (model.predict(&[0.1, data.values[0].0, 0.2]).unwrap(), model.predict(&[0.1, near, 0.2]).unwrap());
     assert!(seen.variance.sqrt() < 0.1, "{seen:?}");
-    assert!((0.3..0.8).contains(&new.variance.sqrt()), "{new:?}");
+    assert!((0.4..1.0).contains(&new.variance.sqrt()), "{new:?}");
 
     // Files, snapshots and un-learning know of it.
     let bytes = persist::to_bytes(&model).unwrap();

@@ -59,7 +59,8 @@ const AFFORDABLE: f64 = 5e-4;
 /// cannot be inverted.
 const RIDGE: f64 = 1e-3;
 
-/// How far out a value is that was not among those that recur: growth(δ) = 1, so that its effect has the prior's variance.
+/// How far out a value is that was not among those that recur: growth(δ) = 1, the prior's variance of its effect. The level that
+/// such values share adds what it does not know itself: nothing where many rows had rare values, as much again where none had.
 const NEW_VALUE: f64 = 0.321_797_126_452_791_3;
 
 /// What is added to the variance of a block of unit variance that lies out by δ.

@@ -32,6 +32,8 @@ const REPLAYED: usize = 512;
 /// beyond which a row is as bad as any.
 const WORTHWHILE: f64 = 2e-3;
 const CLIP: f64 = 5.0;
+/// What squared errors may grow by for that.
+const DEAREST: f64 = 1.02;
 /// The rows that a successor catches up with for each row that comes.
 pub(super) const CAUGHT_UP: usize = 4;
 /// With more rows than this to catch up with, the stream waits for its successor.
@@ -100,7 +102,7 @@ impl<T: Task> Prepared<T> {
             }
             if relative.is_some() {
                 let other = weigh(learner.clone(), relative)?;
-                if other.1.density() > beside.density() + WORTHWHILE {
+                if other.1.is_worth_more_than(&beside) {
                     (learner, beside) = other;
                 }
             }
@@ -201,6 +203,17 @@ impl Beside {
             said.log_density(y.clamp(said.mean - far, said.mean + far))
         };
         self.rows.iter().map(density).sum::<f64>() / self.rows.len() as f64
+    }
+
+    /// The mean square of what is left of targets, each given all other rows.
+    fn square(&self) -> f64 {
+        self.rows.iter().map(|(_, _, said, y)| (y - said.mean).powi(2)).sum::<f64>() / self.rows.len() as f64
+    }
+
+    /// Whether rows are likelier than with others, and not at the cost of the mean: weights that are wrong where a function is
+    /// hard would pay for density with error.
+    fn is_worth_more_than(&self, other: &Self) -> bool {
+        self.density() > other.density() + WORTHWHILE && self.square() <= DEAREST * other.square()
     }
 
     /// How noisy rows are beside others, if they differ: `weighted` are those in memory with the noise that they were learned
