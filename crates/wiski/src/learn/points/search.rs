@@ -31,6 +31,9 @@ const WINDOW: usize = 10;
 /// Below this many rows nothing can be held out.
 const FEWEST_ROWS: usize = 20;
 
+/// The mean held-out log density of each start.
+type Scores = Vec<(PointsStart, f64)>;
+
 /// What a search has done so far.
 struct Log<'a> {
     history: Vec<PointsRecord>,
@@ -162,7 +165,7 @@ impl PointsSearch {
         table: &Table,
         units: &Units,
         mut parameters: Parameters,
-        starts: Vec<(PointsStart, f64)>,
+        starts: Scores,
         rng: &mut Xoshiro256PlusPlus,
         mut log: Log,
     ) -> Result<LearnedPoints> {
@@ -222,7 +225,7 @@ impl PointsSearch {
         units: &Units,
         rng: &mut Xoshiro256PlusPlus,
         log: &mut Log,
-    ) -> Result<(Family, Parameters, Vec<(PointsStart, f64)>)> {
+    ) -> Result<(Family, Parameters, Scores)> {
         let n = table.len();
         let mut order: Vec<usize> = (0..n).collect();
         order.shuffle(rng);
@@ -248,11 +251,11 @@ impl PointsSearch {
             Ok::<_, Error>((parameters, densities, log.stopped))
         };
         let mut best: Option<(PointsStart, Parameters, Vec<f64>)> = None;
-        let mut scores: Vec<(PointsStart, f64)> = Vec::new();
+        let mut scores = Scores::new();
         // Without rows to compare on, the first start is taken.
         let count = if held.len() > 0 { self.starts.len() } else { 1 };
         let mut is_stopped = false;
-        for &start in self.starts[..count].iter() {
+        for &start in &self.starts[..count] {
             let (parameters, densities, stopped) = started(start, self.family, rng)?;
             let score = densities.iter().sum::<f64>() / densities.len().max(1) as f64;
             if scores.iter().all(|(_, top)| score > *top) {
@@ -387,7 +390,7 @@ impl PointsSearch {
         parameters: &Parameters,
         units: &Units,
         bound: f64,
-        starts: Vec<(PointsStart, f64)>,
+        starts: Scores,
         log: Log,
     ) -> LearnedPoints {
         let Parameters { centers, lengthscales, scales } = parameters;
