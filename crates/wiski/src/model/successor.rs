@@ -355,3 +355,31 @@ impl<T: Task> Successor<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said about 200 rows of standard deviation one.
+    fn beside(mean: impl Fn(usize) -> f64, variance: f64) -> Beside {
+        let h: Vec<f64> = (0..200).map(|i| f64::from(i) / 100.0 - 1.0).collect();
+        let row = |i: usize| {
+            let said = Prediction { mean: mean(i), variance: 0.0, noise: variance };
+            (i, vec![h[i]], said, if i.is_multiple_of(2) { 1.0 } else { -1.0 })
+        };
+        let rows = (0..200).map(row).collect();
+        Beside { corrections: None, spread: Some(Box::new(Spread::new(&h, 1, 0).unwrap())), rows }
+    }
+
+    #[test]
+    fn density_is_not_bought_with_error() {
+        let plain = beside(|_| 0.0, 4.0);
+        // Likelier, and no farther off.
+        assert!(beside(|_| 0.0, 1.0).is_worth_more_than(&plain));
+        assert!(beside(|_| 0.1, 1.0).is_worth_more_than(&plain));
+        // Likelier, but its squares are 4 % larger.
+        assert!(!beside(|_| 0.2, 1.0).is_worth_more_than(&plain));
+        // No likelier.
+        assert!(!beside(|_| 0.0, 4.0).is_worth_more_than(&plain));
+    }
+}

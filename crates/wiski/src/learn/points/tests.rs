@@ -450,6 +450,25 @@ fn classes_share_centers() {
     assert!(right > 270, "{right} of 300");
 }
 
+/// Smooth functions get the smoother kernel, those with kinks do not, and points learned on part of the rows keep theirs.
+#[test]
+fn the_kernel_suits_the_function() {
+    let x: Vec<f64> = (0..1200).map(|i| 2.0 * (f64::from(i) * 0.754_877_666).fract() - 1.0).collect();
+    let noise = |i: usize| 0.02 * (12.9 * (i * i) as f64).sin();
+    let chosen = |f: fn(&[f64]) -> f64| {
+        let y: Vec<f64> = x.chunks(2).enumerate().map(|(i, x)| f(x) + noise(i)).collect();
+        let outputs = [PointsOutput { targets: &y, relative_noise: None, noise: PointsNoise::Learned }];
+        let rows = PointsRows { x: &x, dim: 2, outputs: &outputs, grids: None };
+        let search = PointsSearch { points: 60, start_points: 60, ..PointsSearch::default() };
+        let learned = search.run(&rows, &mut |_| true).unwrap();
+        let on = search.continued(&rows, &learned, &mut |_| true).unwrap();
+        assert_eq!(on.family, learned.family);
+        learned.family
+    };
+    assert_eq!(chosen(|x| (2.0 * x[0] + x[1]).sin() * (1.5 * x[1]).cos()), Family::Rbf);
+    assert_eq!(chosen(|x| (3.0 * x[0]).sin().abs() - (2.0 * x[1] - x[0]).abs()), Family::Matern32);
+}
+
 /// With no more rows than centers the rows are the centers, also where some are equal.
 #[test]
 fn few_rows_are_the_centers() {
