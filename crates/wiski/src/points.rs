@@ -323,17 +323,29 @@ impl WithSimd for Correlate<'_> {
     fn with_simd<S: Simd>(self, _: S) {
         let r = self.distances;
         match self.family {
-            Family::Matern12 => r.iter_mut().for_each(|r| *r = exp(-r.sqrt())),
-            Family::Matern32 => r.iter_mut().for_each(|r| {
-                let s = (3.0 * *r).sqrt();
-                *r = (1.0 + s) * exp(-s);
-            }),
-            Family::Matern52 => r.iter_mut().for_each(|r| {
-                let s = (5.0 * *r).sqrt();
-                *r = (1.0 + s + s * s / 3.0) * exp(-s);
-            }),
+            Family::Matern12 => {
+                for r in r {
+                    *r = exp(-r.sqrt());
+                }
+            }
+            Family::Matern32 => {
+                for r in r {
+                    let s = (3.0 * *r).sqrt();
+                    *r = (1.0 + s) * exp(-s);
+                }
+            }
+            Family::Matern52 => {
+                for r in r {
+                    let s = (5.0 * *r).sqrt();
+                    *r = (1.0 + s + s * s / 3.0) * exp(-s);
+                }
+            }
             // Points::new admits no other.
-            _ => r.iter_mut().for_each(|r| *r = exp(-0.5 * *r)),
+            _ => {
+                for r in r {
+                    *r = exp(-0.5 * *r);
+                }
+            }
         }
     }
 }

@@ -1,5 +1,8 @@
 //! The few vector loops that are hot and that no matrix crate offers, compiled for several instruction sets
 //! and chosen at run time.
+//!
+//! A closure with arithmetic in it that the compiler does not inline (an argument of `for_each`, `map` or `sum`) is compiled for
+//! the oldest processor, so that loops here are written out.
 
 mod together;
 
@@ -153,8 +156,12 @@ fn add_scaled_simd<S: Simd>(simd: S, y: &mut [f64], c: f64, x: &[f64]) {
     let (x, x_tail) = S::as_simd_f64s(&x[..n]);
     let (y, y_tail) = S::as_mut_simd_f64s(&mut y[..n]);
     let factor = simd.splat_f64s(c);
-    y.iter_mut().zip(x).for_each(|(y, &x)| *y = simd.mul_add_e_f64s(factor, x, *y));
-    y_tail.iter_mut().zip(x_tail).for_each(|(y, x)| *y += c * x);
+    for (y, &x) in y.iter_mut().zip(x) {
+        *y = simd.mul_add_e_f64s(factor, x, *y);
+    }
+    for (y, x) in y_tail.iter_mut().zip(x_tail) {
+        *y += c * x;
+    }
 }
 
 struct SolveLowerTransposed<'a> {
@@ -178,13 +185,16 @@ impl WithSimd for SolveLowerTransposed<'_> {
                 let row = &row(i)[first..];
                 own[i] /= row[i];
                 let found = own[i];
-                own[..i].iter_mut().zip(row).for_each(|(x, l)| *x -= found * l);
+                for (x, l) in own[..i].iter_mut().zip(row) {
+                    *x -= found * l;
+                }
             }
             let mut pairs = own.chunks_exact(2);
             for (i, pair) in (&mut pairs).enumerate() {
                 // Two rows for one load and store of what is still to be solved for.
-                let [a, b] = [0, 1].map(|k| S::as_simd_f64s(&row(2 * i + k)[..first]).0);
-                let c = [-pair[0], -pair[1]].map(|c| simd.splat_f64s(c));
+                let a = S::as_simd_f64s(&row(2 * i)[..first]).0;
+                let b = S::as_simd_f64s(&row(2 * i + 1)[..first]).0;
+                let c = [simd.splat_f64s(-pair[0]), simd.splat_f64s(-pair[1])];
                 for ((x, &a), &b) in S::as_mut_simd_f64s(open).0.iter_mut().zip(a).zip(b) {
                     *x = simd.mul_add_e_f64s(c[1], b, simd.mul_add_e_f64s(c[0], a, *x));
                 }
@@ -224,8 +234,11 @@ impl WithSimd for QuadraticLower<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
         let Self { a, x } = self;
-        let rows = a.chunks_exact(x.len()).enumerate();
-        rows.map(|(i, row)| x[i] * (2.0 * dot_simd(simd, &row[..i], x) + row[i] * x[i])).sum()
+        let mut sum = 0.0;
+        for (i, row) in a.chunks_exact(x.len()).enumerate() {
+            sum += x[i] * (2.0 * dot_simd(simd, &row[..i], x) + row[i] * x[i]);
+        }
+        sum
     }
 }
 
@@ -252,12 +265,18 @@ impl WithSimd for CombineRows<'_> {
         let mut groups = rows.chunks_exact(4 * stride);
         let mut quads = coefficients.chunks_exact(4);
         for (group, c) in (&mut groups).zip(&mut quads) {
-            let c = [c[0], c[1], c[2], c[3]].map(|c| simd.splat_f64s(c));
+            let c = [
+                simd.splat_f64s(c[0]),
+                simd.splat_f64s(c[1]),
+                simd.splat_f64s(c[2]),
+                simd.splat_f64s(c[3]),
+            ];
             let (r0, rest) = group.split_at(stride);
             let (r1, rest) = rest.split_at(stride);
             let (r2, r3) = rest.split_at(stride);
-            let r = [r0, r1, r2, r3].map(|r| S::as_simd_f64s(r).0);
-            for ((((o, &a), &b), &d), &e) in out.iter_mut().zip(r[0]).zip(r[1]).zip(r[2]).zip(r[3]) {
+            let (r0, r1) = (S::as_simd_f64s(r0).0, S::as_simd_f64s(r1).0);
+            let (r2, r3) = (S::as_simd_f64s(r2).0, S::as_simd_f64s(r3).0);
+            for ((((o, &a), &b), &d), &e) in out.iter_mut().zip(r0).zip(r1).zip(r2).zip(r3) {
                 let first = simd.mul_add_e_f64s(c[0], a, *o);
                 let second = simd.mul_add_e_f64s(c[1], b, first);
                 let third = simd.mul_add_e_f64s(c[2], d, second);
@@ -327,7 +346,9 @@ impl WithSimd for ScaleBoth<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         for (row, &a) in self.rows.chunks_exact_mut(self.stride).zip(self.a) {
-            row.iter_mut().zip(self.a).for_each(|(v, b)| *v *= a * b);
+            for (v, b) in row.iter_mut().zip(self.a) {
+                *v *= a * b;
+            }
         }
     }
 }
@@ -344,7 +365,9 @@ impl WithSimd for DeflateBoth<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         for (row, &x) in self.rows.chunks_exact_mut(self.stride).zip(self.x) {
-            row.iter_mut().zip(self.x).for_each(|(v, y)| *v -= x * y);
+            for (v, y) in row.iter_mut().zip(self.x) {
+                *v -= x * y;
+            }
         }
     }
 }
@@ -363,7 +386,9 @@ impl WithSimd for DeflateTwo<'_> {
     fn with_simd<S: Simd>(self, _: S) {
         let (x, y) = (self.x, self.y);
         for ((row, &xi), &yi) in self.rows.chunks_exact_mut(self.stride).zip(x).zip(y) {
-            row.iter_mut().zip(x).zip(y).for_each(|((v, x), y)| *v -= xi * y + yi * x);
+            for ((v, x), y) in row.iter_mut().zip(x).zip(y) {
+                *v -= xi * y + yi * x;
+            }
         }
     }
 }

@@ -3,12 +3,16 @@
 //! Each result is to the last bit what it is for one vector alone, whatever the number of vectors: the same multiply-adds in
 //! the same order, only that those of different vectors take turns. So rows that are learned in batches of any size lead
 //! to the same model.
+//!
+//! Nothing here goes through a closure that does arithmetic: what the compiler does not inline into the dispatched function
+//! is compiled for the oldest processor, and each multiply-add becomes a call.
 
 use pulp::{Arch, Simd, WithSimd};
 
 use super::LANES;
 
-/// Vectors whose sums are held in registers together, and rows of the matrix that they meet before the sums are stored.
+/// Vectors whose sums are held in registers together, at most, and rows of the matrix that they meet before the sums are
+/// stored.
 const VECTORS: usize = 8;
 const ROWS: usize = 8;
 
@@ -40,22 +44,36 @@ impl WithSimd for Combine<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { rows, stride, coefficients, out } = self;
         out.fill(0.0);
-        let p = rows.len() / stride;
-        let mut vectors = coefficients.chunks_exact(VECTORS * p);
-        let mut sums = out.chunks_exact_mut(VECTORS * stride);
-        for (c, out) in (&mut vectors).zip(&mut sums) {
-            combine::<S, VECTORS>(simd, rows, stride, c, out);
-        }
-        let rest = vectors.remainder().chunks_exact(p).zip(sums.into_remainder().chunks_exact_mut(stride));
-        rest.for_each(|(c, out)| combine::<S, 1>(simd, rows, stride, c, out));
+        let (c, out) = combine_groups::<S, VECTORS>(simd, rows, stride, coefficients, out);
+        let (c, out) = combine_groups::<S, 4>(simd, rows, stride, c, out);
+        let (c, out) = combine_groups::<S, 2>(simd, rows, stride, c, out);
+        combine_groups::<S, 1>(simd, rows, stride, c, out);
     }
+}
+
+/// Takes vectors R at a time as long as there are so many; those that are left.
+#[inline(always)]
+fn combine_groups<'a, S: Simd, const R: usize>(
+    simd: S,
+    rows: &[f64],
+    stride: usize,
+    coefficients: &'a [f64],
+    out: &'a mut [f64],
+) -> (&'a [f64], &'a mut [f64]) {
+    let p = rows.len() / stride;
+    let mut vectors = coefficients.chunks_exact(R * p);
+    let mut sums = out.chunks_exact_mut(R * stride);
+    for (c, out) in (&mut vectors).zip(&mut sums) {
+        combine::<S, R>(simd, rows, stride, c, out);
+    }
+    (vectors.remainder(), sums.into_remainder())
 }
 
 /// Adds Σ_i c_ri row_i to R vectors.
 #[inline(always)]
 fn combine<S: Simd, const R: usize>(simd: S, rows: &[f64], stride: usize, c: &[f64], out: &mut [f64]) {
     let p = c.len() / R;
-    let mut out = split::<R>(out, stride).map(|row| S::as_mut_simd_f64s(row).0);
+    let out = split::<R>(out, stride).map(|row| S::as_mut_simd_f64s(row).0);
     let mut first = 0;
     let mut groups = rows.chunks_exact(ROWS * stride);
     for group in &mut groups {
@@ -63,21 +81,27 @@ fn combine<S: Simd, const R: usize>(simd: S, rows: &[f64], stride: usize, c: &[f
             std::array::from_fn(|i| S::as_simd_f64s(&group[i * stride..(i + 1) * stride]).0);
         let own: [[f64; R]; ROWS] = std::array::from_fn(|i| std::array::from_fn(|r| c[r * p + first + i]));
         for v in 0..row[0].len() {
-            let mut sums: [S::f64s; R] = std::array::from_fn(|r| out[r][v]);
+            let mut sums = [simd.splat_f64s(0.0); R];
+            for r in 0..R {
+                sums[r] = out[r][v];
+            }
             for i in 0..ROWS {
                 let f = row[i][v];
                 for r in 0..R {
                     sums[r] = simd.mul_add_e_f64s(simd.splat_f64s(own[i][r]), f, sums[r]);
                 }
             }
-            (0..R).for_each(|r| out[r][v] = sums[r]);
+            for r in 0..R {
+                out[r][v] = sums[r];
+            }
         }
         first += ROWS;
     }
     for (i, row) in groups.remainder().chunks_exact(stride).enumerate() {
-        let own: [S::f64s; R] = std::array::from_fn(|r| simd.splat_f64s(c[r * p + first + i]));
         for (v, &f) in S::as_simd_f64s(row).0.iter().enumerate() {
-            (0..R).for_each(|r| out[r][v] = simd.mul_add_e_f64s(own[r], f, out[r][v]));
+            for r in 0..R {
+                out[r][v] = simd.mul_add_e_f64s(simd.splat_f64s(c[r * p + first + i]), f, out[r][v]);
+            }
         }
     }
 }
@@ -101,8 +125,9 @@ impl WithSimd for Solve<'_> {
             for group in &mut groups {
                 solve_rows::<S, SIDES>(simd, rows, stride, first, n, group);
             }
-            let rest = groups.into_remainder().chunks_exact_mut(n);
-            rest.for_each(|x| solve_rows::<S, 1>(simd, rows, stride, first, n, x));
+            for x in groups.into_remainder().chunks_exact_mut(n) {
+                solve_rows::<S, 1>(simd, rows, stride, first, n, x);
+            }
         }
     }
 }
@@ -137,7 +162,9 @@ fn solve_rows<S: Simd, const R: usize>(
         for i in 0..count {
             let head = &S::as_simd_f64s(&row(i)[..first]).0[..length];
             for j in 0..length {
-                (0..R).for_each(|r| sums[i][r] = simd.mul_add_e_f64s(head[j], found[r][j], sums[i][r]));
+                for r in 0..R {
+                    sums[i][r] = simd.mul_add_e_f64s(head[j], found[r][j], sums[i][r]);
+                }
             }
         }
     }
