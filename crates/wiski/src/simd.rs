@@ -265,12 +265,8 @@ impl WithSimd for CombineRows<'_> {
         let mut groups = rows.chunks_exact(4 * stride);
         let mut quads = coefficients.chunks_exact(4);
         for (group, c) in (&mut groups).zip(&mut quads) {
-            let c = [
-                simd.splat_f64s(c[0]),
-                simd.splat_f64s(c[1]),
-                simd.splat_f64s(c[2]),
-                simd.splat_f64s(c[3]),
-            ];
+            let c =
+                [simd.splat_f64s(c[0]), simd.splat_f64s(c[1]), simd.splat_f64s(c[2]), simd.splat_f64s(c[3])];
             let (r0, rest) = group.split_at(stride);
             let (r1, rest) = rest.split_at(stride);
             let (r2, r3) = rest.split_at(stride);

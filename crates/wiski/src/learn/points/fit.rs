@@ -18,6 +18,7 @@ use super::data::{PointsNoise, Table};
 use super::patterns::Patterns;
 use super::radial::{Radial, covariance};
 use super::tiles::{Centers, Tiles};
+use super::whole::WholeRows;
 use super::{PointsPriors, Precision};
 use crate::error::{Result, length};
 use crate::interrupt;
@@ -46,9 +47,23 @@ impl Parameters {
     }
 }
 
+/// The rows in tiles, and the sums that no parameter touches.
+struct TiledRows {
+    tiles: AnyTiles,
+    patterns: Patterns,
+    constants: Constants,
+}
+
 enum AnyTiles {
     Single(Tiles<f32>),
     Double(Tiles<f64>),
+}
+
+/// The rows as the objective goes through them.
+enum FitRows {
+    Tiled(TiledRows),
+    /// All of them are centers.
+    Whole(WholeRows),
 }
 
 /// How the bound is computed.
@@ -66,9 +81,7 @@ pub(super) struct Numerics {
 /// The rows, and the parameters to which a flat vector of unknowns is written.
 pub(super) struct Fit {
     numerics: Numerics,
-    patterns: Patterns,
-    constants: Constants,
-    tiles: AnyTiles,
+    rows: FitRows,
     noise: Vec<PointsNoise>,
     /// The unit of scales and noise of each output.
     units: Vec<f64>,
@@ -83,24 +96,30 @@ pub(super) struct Fit {
 
 impl Fit {
     pub(super) fn new(table: &Table, numerics: Numerics, start: Parameters, moving: bool) -> Self {
-        let patterns = Patterns::new(table);
-        let constants = Constants::new(table, &patterns);
-        let (m, family, threads) = (start.centers.ncols(), numerics.family, numerics.threads);
-        let tiles = match numerics.precision {
-            Precision::Single => AnyTiles::Single(Tiles::new(family, table, &patterns, m, threads)),
-            Precision::Double => AnyTiles::Double(Tiles::new(family, table, &patterns, m, threads)),
-        };
+        let rows = TiledRows::new(table, numerics, start.centers.ncols());
+        Self::with_rows(table, numerics, start, moving, FitRows::Tiled(rows))
+    }
+
+    /// For centers that stay put and that every row is one of: the exact process, by n×n matrices where those are no larger
+    /// than the p×p ones of its features.
+    pub(super) fn of_rows(table: &Table, numerics: Numerics, start: Parameters) -> Self {
+        if table.len() > start.centers.ncols() + table.grids.nrows() {
+            // Few unknowns, and often little noise: worth all digits.
+            return Self::new(table, Numerics { precision: Precision::Double, ..numerics }, start, false);
+        }
+        Self::with_rows(table, numerics, start, false, FitRows::Whole(WholeRows::new(table)))
+    }
+
+    fn with_rows(table: &Table, numerics: Numerics, start: Parameters, moving: bool, rows: FitRows) -> Self {
         let spread = |k: &usize| (0..table.len()).any(|i| table.x[(*k, i)] != table.x[(*k, 0)]);
         Self {
             numerics,
-            constants,
-            tiles,
+            rows,
             noise: table.targets.iter().map(|t| t.noise).collect(),
             units: table.targets.iter().map(super::data::Target::mean_square).collect(),
             columns: (0..table.dim()).filter(spread).count().max(1),
             moving,
             parameters: start,
-            patterns,
             bound: f64::NEG_INFINITY,
             flops: 0.0,
         }
@@ -183,67 +202,40 @@ impl Fit {
     /// Minus bound and priors at the present parameters, and the derivative in every unknown.
     fn value_and_gradient(&mut self, gradient: &mut [f64]) -> Result<f64> {
         interrupt::check()?;
-        let (z, inverse) = self.parameters.scaled();
-        let (mut k, slope) = covariance(self.numerics.family, z.as_ref());
-        (0..k.nrows()).for_each(|i| k[(i, i)] += self.numerics.jitter);
-        let l = cholesky(k)?;
-        let centers = Centers { z: z.as_ref(), inverse_lengthscales: &inverse, l: l.as_ref() };
-        let sums = match &mut self.tiles {
-            AnyTiles::Single(tiles) => tiles.forward(&centers),
-            AnyTiles::Double(tiles) => tiles.forward(&centers),
-        };
-        interrupt::check()?;
-        let (bound, adjoint) = bound_and_adjoint(
-            &sums,
-            &self.patterns,
-            &self.constants,
-            &self.parameters.scales,
-            self.numerics.threads,
-        )?;
-        let by_covariance = by_covariance(adjoint.pi, l.as_ref());
-        let pull = match &mut self.tiles {
-            AnyTiles::Single(tiles) => tiles.backward(adjoint.grams, adjoint.linear, l.as_ref()),
-            AnyTiles::Double(tiles) => tiles.backward(adjoint.grams, adjoint.linear, l.as_ref()),
-        };
-        interrupt::check()?;
-        self.count_flops();
-        self.bound = bound;
-
-        let (d, m) = (z.nrows(), z.ncols());
-        let (by_centers, rest) = gradient.split_at_mut(if self.moving { d * m } else { 0 });
-        let (by_lengths, by_scales) = rest.split_at_mut(d);
-        // ∂F/∂r² between centers, and its sums.
-        let e = Mat::from_fn(m, m, |i, j| -by_covariance[(i, j)] * slope[(i, j)]);
-        let mut moments = Mat::zeros(m, d);
-        multiply(moments.as_mut(), false, e.as_ref(), z.transpose(), 1.0);
-        let sums: Vec<f64> = (0..m).map(|j| e.col_as_slice(j).iter().sum()).collect();
-        by_lengths.fill(0.0);
-        for i in 0..m {
-            for k in 0..d {
-                let z = z[(k, i)];
-                let rows = pull.by_center[i] * z - pull.moments[(i, k)];
-                let own = sums[i] * z - moments[(i, k)];
-                if self.moving {
-                    // The covariance of centers has each of them on both sides.
-                    by_centers[i * d + k] = -(2.0 * rows + 4.0 * own) * inverse[k];
-                }
-                by_lengths[k] += 2.0 * z * (rows - pull.moments[(i, k)]) + 4.0 * z * own;
+        let (by_centers, rest) = gradient.split_at_mut(self.center_unknowns());
+        let (by_lengths, slots) = rest.split_at_mut(self.parameters.lengthscales.len());
+        let by_scales = match &mut self.rows {
+            FitRows::Tiled(rows) => {
+                let by_centers = self.moving.then_some(by_centers);
+                let (bound, by_scales) =
+                    rows.bound(&self.parameters, &self.numerics, by_centers, by_lengths)?;
+                self.bound = bound;
+                self.flops += 2.0 * rows.multiply_adds(self.parameters.centers.ncols());
+                by_scales
             }
-        }
-        by_lengths.iter_mut().zip(&pull.squares).for_each(|(g, s)| *g += 2.0 * s);
-        let mut slots = by_scales.iter_mut();
-        for (own, noise) in adjoint.scales.iter().zip(&self.noise) {
+            FitRows::Whole(rows) => {
+                let Parameters { lengthscales, scales, .. } = &self.parameters;
+                let evidence =
+                    rows.evidence(self.numerics.family, lengthscales, scales, self.numerics.threads)?;
+                self.bound = evidence.value;
+                self.flops += 2.0 * rows.multiply_adds();
+                by_lengths.iter_mut().zip(evidence.by_lengthscales).for_each(|(slot, g)| *slot = -g);
+                evidence.by_scales
+            }
+        };
+        let mut next = slots.iter_mut();
+        for (own, noise) in by_scales.iter().zip(&self.noise) {
             let learned = (*noise == PointsNoise::Learned).then_some(&own.noise);
             let all = std::iter::once(&own.points).chain(&own.groups).chain(learned);
-            all.zip(&mut slots).for_each(|(g, slot)| *slot = -g);
+            all.zip(&mut next).for_each(|(g, slot)| *slot = -g);
         }
-        let priors = self.add_priors(by_lengths, by_scales);
+        let priors = self.add_priors(by_lengths, slots);
         if self.numerics.tied {
             // The gradient along the one direction that is left: optimizers that start with equal steps keep them equal.
-            let mean = by_lengths.iter().sum::<f64>() / d as f64;
+            let mean = by_lengths.iter().sum::<f64>() / by_lengths.len() as f64;
             by_lengths.fill(mean);
         }
-        Ok(-bound - priors)
+        Ok(-self.bound - priors)
     }
 
     /// The log priors; their derivatives are taken from the gradient of what is minimized.
@@ -270,18 +262,82 @@ impl Fit {
         }
         total
     }
+}
 
-    fn count_flops(&mut self) {
+impl TiledRows {
+    fn new(table: &Table, numerics: Numerics, centers: usize) -> Self {
+        let patterns = Patterns::new(table);
+        let constants = Constants::new(table, &patterns);
+        let Numerics { family, threads, .. } = numerics;
+        let tiles = match numerics.precision {
+            Precision::Single => AnyTiles::Single(Tiles::new(family, table, &patterns, centers, threads)),
+            Precision::Double => AnyTiles::Double(Tiles::new(family, table, &patterns, centers, threads)),
+        };
+        Self { tiles, patterns, constants }
+    }
+
+    /// The bound and its derivatives in the logarithms of scales and noise; writes those of minus the bound in log ℓ and, where
+    /// they move, in the centers.
+    fn bound(
+        &mut self,
+        parameters: &Parameters,
+        numerics: &Numerics,
+        mut by_centers: Option<&mut [f64]>,
+        by_lengths: &mut [f64],
+    ) -> Result<(f64, Vec<Scales>)> {
+        let (z, inverse) = parameters.scaled();
+        let (mut k, slope) = covariance(numerics.family, z.as_ref());
+        (0..k.nrows()).for_each(|i| k[(i, i)] += numerics.jitter);
+        let l = cholesky(k)?;
+        let centers = Centers { z: z.as_ref(), inverse_lengthscales: &inverse, l: l.as_ref() };
+        let sums = match &mut self.tiles {
+            AnyTiles::Single(tiles) => tiles.forward(&centers),
+            AnyTiles::Double(tiles) => tiles.forward(&centers),
+        };
+        interrupt::check()?;
+        let (bound, adjoint) =
+            bound_and_adjoint(&sums, &self.patterns, &self.constants, &parameters.scales, numerics.threads)?;
+        let by_covariance = by_covariance(adjoint.pi, l.as_ref());
+        let pull = match &mut self.tiles {
+            AnyTiles::Single(tiles) => tiles.backward(adjoint.grams, adjoint.linear, l.as_ref()),
+            AnyTiles::Double(tiles) => tiles.backward(adjoint.grams, adjoint.linear, l.as_ref()),
+        };
+        interrupt::check()?;
+
+        let (d, m) = (z.nrows(), z.ncols());
+        // ∂F/∂r² between centers, and its sums.
+        let e = Mat::from_fn(m, m, |i, j| -by_covariance[(i, j)] * slope[(i, j)]);
+        let mut moments = Mat::zeros(m, d);
+        multiply(moments.as_mut(), false, e.as_ref(), z.transpose(), 1.0);
+        let sums: Vec<f64> = (0..m).map(|j| e.col_as_slice(j).iter().sum()).collect();
+        by_lengths.fill(0.0);
+        for i in 0..m {
+            for k in 0..d {
+                let z = z[(k, i)];
+                let rows = pull.by_center[i] * z - pull.moments[(i, k)];
+                let own = sums[i] * z - moments[(i, k)];
+                if let Some(by_centers) = &mut by_centers {
+                    // The covariance of centers has each of them on both sides.
+                    by_centers[i * d + k] = -(2.0 * rows + 4.0 * own) * inverse[k];
+                }
+                by_lengths[k] += 2.0 * z * (rows - pull.moments[(i, k)]) + 4.0 * z * own;
+            }
+        }
+        by_lengths.iter_mut().zip(&pull.squares).for_each(|(g, s)| *g += 2.0 * s);
+        Ok((bound, adjoint.scales))
+    }
+
+    /// Multiply-adds of an evaluation with so many centers.
+    fn multiply_adds(&self, centers: usize) -> f64 {
         let rows = match &self.tiles {
             AnyTiles::Single(tiles) => tiles.flops(true),
             AnyTiles::Double(tiles) => tiles.flops(true),
         };
-        let m = self.parameters.centers.ncols() as f64;
+        let m = centers as f64;
         let p = m + self.constants.grid_features() as f64;
-        let (outputs, patterns) = (self.noise.len() as f64, self.patterns.rows.len() as f64);
+        let (outputs, patterns) = (self.patterns.common.len() as f64, self.patterns.rows.len() as f64);
         // Factor and inverse of S for each output; L⁻ᵀB for each pattern; the factor and derivative of κ(Z, Z).
-        let dense = outputs * p.powi(3) + patterns * (0.5 * p * m * m) + 7.0 / 6.0 * m.powi(3);
-        self.flops += rows + 2.0 * dense;
+        0.5 * rows + outputs * p.powi(3) + patterns * (0.5 * p * m * m) + 7.0 / 6.0 * m.powi(3)
     }
 }
 

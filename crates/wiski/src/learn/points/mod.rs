@@ -14,7 +14,7 @@
 //! | --- | --- |
 //! | `data`, `patterns` | rows, checked and in standardized units; rows that share their noise |
 //! | `radial`, `tiles` | kernels; the two passes over the rows, in tiles, by threads, in one of two precisions |
-//! | `bound`, `fit` | the bound from sums; everything together as an objective |
+//! | `bound`, `whole`, `fit` | the bound from sums; the evidence where all rows are centers; everything together as an objective |
 //! | `start`, `search` | where to start; small start, k-means, full-batch steps |
 //! | `posterior` | predictions and held-out densities |
 //!
@@ -49,6 +49,7 @@ mod start;
 #[cfg(test)]
 mod tests;
 mod tiles;
+mod whole;
 
 use serde::{Deserialize, Serialize};
 

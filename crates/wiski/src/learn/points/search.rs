@@ -179,14 +179,11 @@ impl PointsSearch {
             } else if parameters.centers.ncols() != self.points {
                 parameters.centers = start::centers(table, &parameters.lengthscales, self.points, rng);
             }
-            // The exact process has few unknowns and often little noise: worth all digits.
-            let precision = if moving { self.precision } else { Precision::Double };
-            let numerics = Numerics { precision, ..numerics };
             parameters = if moving {
                 self.climbed(table, numerics, parameters, PointsStage::Training, self.training, &mut log)?
             } else {
                 // A quasi-Newton step is worth two of Adam's.
-                let mut fit = Fit::new(table, numerics, parameters, false);
+                let mut fit = Fit::of_rows(table, numerics, parameters);
                 Self::polish(&mut fit, table.len(), self.training.steps.div_ceil(2), &mut log)?;
                 fit.parameters().clone()
             };

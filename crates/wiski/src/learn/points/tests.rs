@@ -277,6 +277,53 @@ fn centers_at_all_rows_give_the_exact_evidence() {
     }
 }
 
+/// Where every row is a center, n×n matrices give the bound that features give and its derivatives.
+#[test]
+fn rows_that_are_all_centers_have_the_evidence_of_features() {
+    for (t, mut toy) in toys().into_iter().enumerate() {
+        if t == 3 {
+            toy.fixed[1] = PointsNoise::Fixed(0.3);
+        }
+        let (table, _) = toy.with(Table::new).unwrap();
+        for family in FAMILIES {
+            let fit = toy.fit(family, table.len(), Precision::Double, 1);
+            let start = Parameters { centers: table.x.clone(), ..fit.parameters().clone() };
+            let numerics = Numerics {
+                family: Radial::new(family).unwrap(),
+                jitter: 1e-10,
+                precision: Precision::Double,
+                threads: 1 + t % 2,
+                priors: PointsPriors::default(),
+                tied: false,
+            };
+            let mut by_features = Fit::new(&table, numerics, start.clone(), false);
+            let mut whole = Fit::of_rows(&table, numerics, start);
+            let x = whole.unknowns();
+            let [mut wanted, mut gradient] = [vec![f64::NAN; x.len()], vec![f64::NAN; x.len()]];
+            let value = by_features.evaluate(&x, &mut wanted).unwrap();
+            let found = whole.evaluate(&x, &mut gradient).unwrap();
+            // The jitter of 10⁻¹⁰ takes that share of s/σ² ≈ 10 from each of some 50 rows, and κ_ZZ has a condition of up to
+            // 10¹⁰ for the smoothest kernel.
+            assert!((found - value).abs() < 1e-5, "{t} {family:?} {found} {value}");
+            let largest = wanted.iter().fold(0.0_f64, |a, g| a.max(g.abs()));
+            for (g, w) in gradient.iter().zip(&wanted) {
+                assert!((g - w).abs() < 1e-5 * largest, "{t} {family:?} {g} {w}");
+            }
+            for i in 0..x.len() {
+                let h = 1e-3;
+                let mut at = |steps: f64| {
+                    let mut x = x.clone();
+                    x[i] += steps * h;
+                    whole.evaluate(&x, &mut wanted).unwrap()
+                };
+                let numeric = (8.0 * (at(1.0) - at(-1.0)) - (at(2.0) - at(-2.0))) / (12.0 * h);
+                let off = (gradient[i] - numeric).abs();
+                assert!(off < 1e-8 * (1.0 + largest), "{t} {family:?} {i}: {} {numeric}", gradient[i]);
+            }
+        }
+    }
+}
+
 /// Single precision rounds features to 10⁻⁷; κ_ZZ's condition of up to 10⁵ amplifies its root of that.
 #[test]
 fn single_precision_and_threads_keep_the_result() {
