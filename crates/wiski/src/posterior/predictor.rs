@@ -135,7 +135,13 @@ impl Predictor {
     /// The mean alone: 4^d multiply-adds, and M D for M inducing points of D inputs.
     #[inline]
     pub fn predict_mean(&self, h: &[f64]) -> Result<f64> {
-        self.at(h, |placed, _| self.lattice.gather(placed, &self.mean))
+        if let ([grid], None) = (self.lattice.grids(), self.lattice.points()) {
+            // Without a list of blocks, which would take as long as the sum.
+            length("x", grid.dim(), h.len())?;
+            let weights = Weights::locate(grid, h);
+            return weights.map(|w| w.gather(grid, &self.mean)).ok_or_else(|| self.lattice.outside(h, 0));
+        }
+        self.at_blocks(h, |placed, _| self.lattice.gather(placed, &self.mean))
     }
 
     /// Means and latent variances of many points, given row after row. No allocation per point.
