@@ -176,16 +176,15 @@ impl Classifier {
 
     /// Running figures of the predictions made before each row was learned.
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let figures =
-            |state: &mut State| Ok((*state.model.metrics(), state.model.settings().intervals.level));
-        let (metrics, level) = self.state.brief(py, figures)?;
-        let dict = PyDict::new(py);
-        dict.set_item("rows", metrics.rows())?;
-        dict.set_item("accuracy", metrics.accuracy())?;
-        dict.set_item("log_loss", metrics.log_loss())?;
-        dict.set_item("calibration_error", metrics.calibration_error())?;
-        settings::add_coverage(&dict, metrics.sets(), level, "mean_set_size")?;
-        Ok(dict)
+        let now = |state: &mut State| Ok((*state.model.metrics(), state.model.settings().intervals.level));
+        let (own, level) = self.state.brief(py, now)?;
+        let figures = [
+            ("rows", own.rows()),
+            ("accuracy", own.accuracy()),
+            ("log_loss", own.log_loss()),
+            ("calibration_error", own.calibration_error()),
+        ];
+        settings::metrics(py, &figures, own.sets(), level, "mean_set_size")
     }
 
     /// The labels known so far, in the order of the probabilities.

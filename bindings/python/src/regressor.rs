@@ -361,16 +361,15 @@ impl Regressor {
 
     /// Running figures of the predictions made before each row was learned.
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let figures =
-            |state: &mut State| Ok((*state.model.metrics(), state.model.settings().intervals.level));
-        let (metrics, level) = self.state.brief(py, figures)?;
-        let dict = PyDict::new(py);
-        dict.set_item("rows", metrics.rows())?;
-        dict.set_item("rmse", metrics.rmse())?;
-        dict.set_item("nll", metrics.nll())?;
-        dict.set_item("coverage95", metrics.coverage95())?;
-        settings::add_coverage(&dict, metrics.intervals(), level, "mean_width")?;
-        Ok(dict)
+        let now = |state: &mut State| Ok((*state.model.metrics(), state.model.settings().intervals.level));
+        let (own, level) = self.state.brief(py, now)?;
+        let figures = [
+            ("rows", own.rows()),
+            ("rmse", own.rmse()),
+            ("nll", own.nll()),
+            ("coverage95", own.coverage95()),
+        ];
+        settings::metrics(py, &figures, own.intervals(), level, "mean_width")
     }
 
     /// How often the hyperparameters were refitted.

@@ -138,13 +138,16 @@ pub(crate) fn set_levels(
     Ok(())
 }
 
-/// Adds how intervals or sets have held to a dictionary of figures; `size` is the name of their mean size.
-pub(crate) fn add_coverage(
-    dict: &Bound<'_, PyDict>,
+/// Figures by their names, and how intervals or sets have held; `size` is the name of their mean size.
+pub(crate) fn metrics<'py>(
+    py: Python<'py>,
+    figures: &[(&str, f64)],
     coverage: &Coverage,
     level: f64,
     size: &str,
-) -> PyResult<()> {
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    figures.iter().try_for_each(|(name, value)| dict.set_item(name, value))?;
     dict.set_item("level", level)?;
     dict.set_item("coverage", coverage.share())?;
     dict.set_item(size, coverage.mean_size())?;
@@ -152,7 +155,7 @@ pub(crate) fn add_coverage(
         dict.set_item("lowest_window", lowest)?;
         dict.set_item("highest_window", highest)?;
     }
-    Ok(())
+    Ok(dict)
 }
 
 /// The parameters of an estimator with these settings.

@@ -22,6 +22,7 @@ mod style;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod windows;
 
 pub use calibration::{Calibration, Reliability};
 pub use comparison::{Comparison, Line, Lines, Snapshot, Snapshots};
@@ -33,6 +34,7 @@ pub use learning::{Hyperparameters, LearningCurves, Metric, Track};
 pub use map::{Field, Map};
 pub use residuals::Residuals;
 pub use trace::{Run, Trace};
+pub use windows::CoverageWindows;
 
 /// A figure of a report.
 pub trait Figure {

@@ -59,7 +59,7 @@ pub fn list(schema: &Schema) -> Vec<About> {
         _ => vec![About::of(&Effects::default())],
     };
     let history = History::default();
-    all.push(About::of(&history.coverage(0.95, String::new())));
+    all.push(About::of(&history.coverage(0.95, "")));
     if schema.target != TargetKind::Label {
         all.push(About::of(&history.residuals()));
     }
@@ -83,7 +83,7 @@ pub fn svg(name: &str, view: &View, history: &History, is_dark: bool) -> Result<
             } else {
                 format!("Width of the intervals of {target}")
             };
-            history.coverage(view.figures.level, size).draw()
+            history.coverage(view.figures.level, &size).draw()
         }
         "trace" => trace(view).draw(),
         "forecast" => forecast(view, history)?.draw(),

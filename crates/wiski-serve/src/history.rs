@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use wiski::persist::{Answer, Target};
-use wiski_figures::{Coverage, Residuals};
+use wiski_figures::{Coverage, CoverageWindows, Residuals};
 
 use crate::served::Step;
 
@@ -13,7 +13,7 @@ const ROWS: usize = 1500;
 /// Durations that are kept of each kind.
 const DURATIONS: usize = 1000;
 /// The rows of a window of the coverage; beyond the most windows, neighbors merge and their length doubles.
-const WINDOW: f64 = 100.0;
+const WINDOW: usize = 100;
 const WINDOWS: usize = 200;
 /// Standardized residuals beyond this fall into the outer bins of their histogram.
 const TAIL: f64 = 4.0;
@@ -34,30 +34,11 @@ pub struct Past {
     pub z: f64,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Window {
-    last: f64,
-    rows: f64,
-    inside: f64,
-    size: f64,
-}
-
-impl Window {
-    fn add(&mut self, other: &Self) {
-        self.last = other.last;
-        self.rows += other.rows;
-        self.inside += other.inside;
-        self.size += other.size;
-    }
-}
-
 /// The last rows, coverage by windows, durations.
 #[derive(Debug, Clone)]
 pub struct History {
     rows: VecDeque<Past>,
-    windows: Vec<Window>,
-    open: Window,
-    length: f64,
+    intervals: CoverageWindows,
     /// Seconds that predictions took, and changes with their way to the disk.
     durations: [VecDeque<f64>; 2],
 }
@@ -65,13 +46,7 @@ pub struct History {
 impl Default for History {
     fn default() -> Self {
         let durations = [VecDeque::new(), VecDeque::new()];
-        Self {
-            rows: VecDeque::new(),
-            windows: Vec::new(),
-            open: Window::default(),
-            length: WINDOW,
-            durations,
-        }
+        Self { rows: VecDeque::new(), intervals: CoverageWindows::new(WINDOW, WINDOWS), durations }
     }
 }
 
@@ -93,24 +68,7 @@ impl History {
         }
         self.rows.push_back(Past { row, time: step.time.unwrap_or(f64::NAN), x, y, z });
         let Some(inside) = step.inside else { return };
-        self.open.add(&Window {
-            last: row,
-            rows: 1.0,
-            inside: f64::from(u8::from(inside)),
-            size: step.size.unwrap_or(f64::NAN),
-        });
-        if self.open.rows >= self.length {
-            self.windows.push(std::mem::take(&mut self.open));
-            if self.windows.len() == WINDOWS {
-                for i in 0..WINDOWS / 2 {
-                    let mut pair = self.windows[2 * i];
-                    pair.add(&self.windows[2 * i + 1]);
-                    self.windows[i] = pair;
-                }
-                self.windows.truncate(WINDOWS / 2);
-                self.length *= 2.0;
-            }
-        }
+        self.intervals.push(step.row, inside, step.size.unwrap_or(f64::NAN));
     }
 
     /// Takes in how long a prediction took, or a change.
@@ -135,19 +93,8 @@ impl History {
     }
 
     /// Coverage by windows.
-    pub fn coverage(&self, level: f64, size_name: String) -> Coverage {
-        let open = Some(&self.open).filter(|open| open.rows >= 0.5 * self.length || self.windows.is_empty());
-        let all: Vec<&Window> = self.windows.iter().chain(open.filter(|open| open.rows > 0.0)).collect();
-        let mean = |value: fn(&Window) -> f64| all.iter().map(|w| value(w) / w.rows).collect();
-        Coverage {
-            title: String::new(),
-            level,
-            window: self.length,
-            rows: all.iter().map(|w| w.last).collect(),
-            inside: mean(|w| w.inside),
-            size: mean(|w| w.size),
-            size_name,
-        }
+    pub fn coverage(&self, level: f64, size_name: &str) -> Coverage {
+        self.intervals.figure(level, size_name)
     }
 
     /// Standardized residuals of the last rows.
@@ -194,7 +141,7 @@ mod tests {
             history.took(i % 2 == 0, Duration::from_micros(i));
         }
         assert_eq!((history.rows.len(), history.durations(true).len()), (ROWS, DURATIONS));
-        let coverage = history.coverage(0.9, String::new());
+        let coverage = history.coverage(0.9, "");
         assert!(coverage.rows.len() < WINDOWS && coverage.rows.len() >= WINDOWS / 4);
         assert!(coverage.inside.iter().all(|share| (share - 0.9).abs() < 1e-12));
         assert!(coverage.size.iter().all(|size| *size == 2.0));

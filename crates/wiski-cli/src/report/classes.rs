@@ -1,11 +1,10 @@
 //! What a report on a classification needs to know of its stream, in constant memory.
 
-use super::Report;
 use super::course::{Course, Sums};
 use super::history::History;
-use super::windows::Windows;
+use super::{INTERVAL_WINDOW, MOST_WINDOWS, Report};
 use crate::intervals::percent;
-use wiski_figures::{Hyperparameters, LearningCurves, Reliability};
+use wiski_figures::{CoverageWindows, Hyperparameters, LearningCurves, Reliability};
 
 /// Bins of the stated probability.
 const BINS: usize = 20;
@@ -18,7 +17,8 @@ pub(crate) struct ClassRecorder {
     counts: [f64; BINS],
     confidence: [f64; BINS],
     correct: [f64; BINS],
-    sets: Windows,
+    sets: CoverageWindows,
+    level: f64,
     history: History,
 }
 
@@ -29,7 +29,8 @@ impl ClassRecorder {
             counts: [0.0; BINS],
             confidence: [0.0; BINS],
             correct: [0.0; BINS],
-            sets: Windows::new(),
+            sets: CoverageWindows::new(INTERVAL_WINDOW, MOST_WINDOWS),
+            level: 0.95,
             history: History::new(),
         }
     }
@@ -51,7 +52,8 @@ impl ClassRecorder {
 
     /// Takes in whether the class was in the set that was given for it at a level, and how many classes that had.
     pub(crate) fn push_set(&mut self, row: u64, level: f64, inside: bool, size: f64) {
-        self.sets.push(row, level, inside, size);
+        self.level = level;
+        self.sets.push(row, inside, size);
     }
 
     /// Takes in the hyperparameters after a row.
@@ -106,12 +108,13 @@ impl ClassRecorder {
             ("Expected calibration error".into(), format!("{:.4}", self.calibration_error())),
         ]);
         report.figures.push(Box::new(self.learning_curves(true)));
-        if let Some((level, inside, size)) = self.sets.all() {
+        if let Some((inside, size)) = self.sets.all() {
+            let level = self.level;
             report.headline.extend([
                 (format!("Inside the {} set", percent(level)), format!("{:.1} %", 100.0 * inside)),
                 ("Classes in a set, on average".into(), format!("{size:.2}")),
             ]);
-            report.figures.push(Box::new(self.sets.figure("Classes in a set, on average")));
+            report.figures.push(Box::new(self.sets.figure(level, "Classes in a set, on average")));
         }
         report.figures.push(Box::new(self.reliability()));
         report.figures.push(Box::new(self.hyperparameters()));

@@ -13,7 +13,6 @@ mod recorder;
 #[cfg(test)]
 mod tests;
 mod thinned;
-mod windows;
 
 pub(crate) use classes::ClassRecorder;
 pub(crate) use recorder::Recorder;
@@ -23,6 +22,10 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use wiski_figures::Figure;
+
+/// The rows of a window in which intervals are judged, and the most windows before neighbors merge.
+const INTERVAL_WINDOW: usize = 1000;
+const MOST_WINDOWS: usize = 400;
 
 /// What a report says.
 #[derive(Default)]

@@ -1,14 +1,13 @@
 //! What a report on a regression needs to know of its stream, in constant memory.
 
-use super::Report;
 use super::course::Course;
 use super::history::History;
 use super::normal::quantile;
 use super::thinned::Thinned;
-use super::windows::Windows;
+use super::{INTERVAL_WINDOW, MOST_WINDOWS, Report};
 use crate::intervals::percent;
 use std::f64::consts::TAU;
-use wiski_figures::{Calibration, Hyperparameters, LearningCurves, Residuals};
+use wiski_figures::{Calibration, CoverageWindows, Hyperparameters, LearningCurves, Residuals};
 
 /// Bins of the probability integral transform, and of the nominal levels 0.05, 0.1, …, 0.95, 0.99.
 const BINS: usize = 20;
@@ -36,7 +35,8 @@ pub(crate) struct Recorder {
     bars: [f64; BARS],
     sample: Thinned,
     /// The intervals that were given, which need not be Gaussian.
-    intervals: Windows,
+    intervals: CoverageWindows,
+    level: f64,
     history: History,
 }
 
@@ -53,7 +53,8 @@ impl Recorder {
             pit: [0.0; BINS],
             bars: [0.0; BARS],
             sample: Thinned::new(),
-            intervals: Windows::new(),
+            intervals: CoverageWindows::new(INTERVAL_WINDOW, MOST_WINDOWS),
+            level: 0.95,
             history: History::new(),
         }
     }
@@ -80,7 +81,8 @@ impl Recorder {
 
     /// Takes in whether `y` lay in the interval that was given for it at a level, and how wide that was.
     pub(crate) fn push_interval(&mut self, row: u64, level: f64, inside: bool, width: f64) {
-        self.intervals.push(row, level, inside, width);
+        self.level = level;
+        self.intervals.push(row, inside, width);
     }
 
     /// Takes in the hyperparameters after a row.
@@ -161,8 +163,8 @@ impl Recorder {
             ("Negative log density".into(), format!("{:.4} per row", self.nll())),
         ]);
         match self.intervals.all() {
-            Some((level, inside, width)) => report.headline.extend([
-                (format!("Inside the {} interval", percent(level)), format!("{:.1} %", 100.0 * inside)),
+            Some((inside, width)) => report.headline.extend([
+                (format!("Inside the {} interval", percent(self.level)), format!("{:.1} %", 100.0 * inside)),
                 ("Mean width of the interval".into(), format!("{width:.4} {}", self.unit).trim_end().into()),
             ]),
             None => report
@@ -175,7 +177,7 @@ impl Recorder {
         report.figures.push(Box::new(self.learning_curves(true)));
         if self.intervals.all().is_some() {
             let unit = if self.unit.is_empty() { String::new() } else { format!(" [{}]", self.unit) };
-            report.figures.push(Box::new(self.intervals.figure(&format!("Mean width{unit}"))));
+            report.figures.push(Box::new(self.intervals.figure(self.level, &format!("Mean width{unit}"))));
         }
         report.figures.push(Box::new(self.calibration()));
         report.figures.push(Box::new(self.residuals()));

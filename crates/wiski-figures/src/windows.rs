@@ -1,13 +1,6 @@
-//! Coverage and size of intervals by windows of 1,000 rows, in bounded memory.
+//! Coverage and size of intervals by windows of rows, in bounded memory.
 
-use wiski_figures::Coverage;
-
-/// The rows of a window. Beyond the most windows, neighbors merge and their length doubles.
-const WINDOW: f64 = 1000.0;
-pub(super) const MOST: usize = 400;
-
-/// The last rows of a stream count as a window from so many on: fewer are mostly noise.
-const FEWEST: f64 = 500.0;
+use super::Coverage;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Window {
@@ -26,59 +19,69 @@ impl Window {
     }
 }
 
-/// The windows of a stream, and all of it.
+/// The windows of a stream, and all of it. Beyond the most windows, neighbors merge and their length doubles.
 #[derive(Debug, Clone)]
-pub(super) struct Windows {
-    level: f64,
+pub struct CoverageWindows {
     length: f64,
+    most: usize,
+    /// The last rows of a stream count as a window from so many on: fewer are mostly noise.
+    fewest: f64,
     full: Vec<Window>,
     open: Window,
     total: Window,
 }
 
-impl Windows {
-    pub(super) fn new() -> Self {
-        let (open, total) = (Window::default(), Window::default());
-        Self { level: 0.95, length: WINDOW, full: Vec::with_capacity(MOST), open, total }
+impl CoverageWindows {
+    /// At most so many windows, of so many rows at first.
+    pub fn new(rows: usize, most: usize) -> Self {
+        let length = rows as f64;
+        Self {
+            length,
+            most,
+            fewest: 0.5 * length,
+            full: Vec::with_capacity(most),
+            open: Window::default(),
+            total: Window::default(),
+        }
     }
 
-    /// Takes in whether a target lay in its interval at the level, and how wide that was.
-    pub(super) fn push(&mut self, row: u64, level: f64, inside: bool, size: f64) {
-        self.level = level;
+    /// Takes in whether a target lay in its interval, and how wide that was.
+    pub fn push(&mut self, row: u64, inside: bool, size: f64) {
         let one = Window { last: row as f64, rows: 1.0, inside: f64::from(u8::from(inside)), size };
         self.total.add(&one);
         self.open.add(&one);
         if self.open.rows >= self.length {
             self.full.push(std::mem::take(&mut self.open));
-            if self.full.len() == MOST {
-                for i in 0..MOST / 2 {
+            if self.full.len() == self.most {
+                for i in 0..self.most / 2 {
                     let mut pair = self.full[2 * i];
                     pair.add(&self.full[2 * i + 1]);
                     self.full[i] = pair;
                 }
-                self.full.truncate(MOST / 2);
+                self.full.truncate(self.most / 2);
                 self.length *= 2.0;
             }
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
+    /// The memory that it takes.
+    pub fn bytes(&self) -> usize {
         self.full.capacity() * size_of::<Window>()
     }
 
-    /// The level, the share inside and the mean size, if there was a row.
-    pub(super) fn all(&self) -> Option<(f64, f64, f64)> {
+    /// The share inside and the mean size, if there was a row.
+    pub fn all(&self) -> Option<(f64, f64)> {
         let Window { rows, inside, size, .. } = self.total;
-        (rows > 0.0).then(|| (self.level, inside / rows, size / rows))
+        (rows > 0.0).then(|| (inside / rows, size / rows))
     }
 
-    pub(super) fn figure(&self, size_name: &str) -> Coverage {
-        let rest = (self.open.rows >= FEWEST || self.full.is_empty()).then_some(&self.open);
+    /// The figure, given the level that was promised, and what the size is.
+    pub fn figure(&self, level: f64, size_name: &str) -> Coverage {
+        let rest = (self.open.rows >= self.fewest || self.full.is_empty()).then_some(&self.open);
         let windows: Vec<&Window> = self.full.iter().chain(rest.filter(|w| w.rows > 0.0)).collect();
         Coverage {
             title: String::new(),
-            level: self.level,
+            level,
             window: self.length,
             rows: windows.iter().map(|w| w.last).collect(),
             inside: windows.iter().map(|w| w.inside / w.rows).collect(),
@@ -96,11 +99,11 @@ mod tests {
     fn windows_equal_direct_computation_and_do_not_grow() {
         let inside = |row: u64| !row.is_multiple_of(10) || row > 250_000;
         for (rows, length) in [(300, 1000), (2400, 1000), (2600, 1000), (399_999, 1000), (1_000_001, 4000)] {
-            let mut windows = Windows::new();
+            let mut windows = CoverageWindows::new(1000, 400);
             let before = windows.bytes();
-            (0..rows).for_each(|row| windows.push(row, 0.9, inside(row), row as f64));
+            (0..rows).for_each(|row| windows.push(row, inside(row), row as f64));
             assert_eq!(windows.bytes(), before);
-            let figure = windows.figure("width");
+            let figure = windows.figure(0.9, "width");
             assert_eq!(figure.window, f64::from(length));
             let mut from = 0;
             for (i, &last) in figure.rows.iter().enumerate() {
@@ -113,10 +116,11 @@ mod tests {
             }
             let rest = rows - from;
             assert!(rest < 500, "{rest} rows are left out");
-            let (level, share, _) = windows.all().unwrap();
+            let (share, _) = windows.all().unwrap();
             let want = (0..rows).filter(|&row| inside(row)).count() as f64 / rows as f64;
-            assert!(level == 0.9 && (share - want).abs() < 1e-12);
+            assert!(figure.level == 0.9 && (share - want).abs() < 1e-12);
         }
-        assert!(Windows::new().all().is_none() && Windows::new().figure("").rows.is_empty());
+        let none = CoverageWindows::new(1000, 400);
+        assert!(none.all().is_none() && none.figure(0.9, "").rows.is_empty());
     }
 }
