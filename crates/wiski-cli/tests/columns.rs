@@ -65,10 +65,11 @@ fn texts_and_dates_are_inputs_and_the_model_remembers_them() {
     folder.rejected("predict m.wiski bad.csv", "column 'when': '17' is not a date");
     // The same levels, declared; from a pipe they must be.
     let text = folder.read("sales.csv");
-    let piped = "--target y --calendar when=hour+weekday --model p.wiski --quiet";
+    let common = "--target y --features additive --calendar when=hour+weekday";
+    let piped = &format!("{common} --model p.wiski --quiet");
     let done = folder.run_with_input(&format!("stream - {piped} --categorical shop"), text.as_bytes());
     done.is_rejection(piped, "cannot be looked up in a pipe");
-    folder.ok("stream sales.csv --target y --categorical shop --calendar when=hour+weekday --model f.wiski");
+    folder.ok(&format!("stream sales.csv {common} --categorical shop --model f.wiski"));
     let arguments = format!("stream - {piped} --categorical shop=east|north|south");
     let done = folder.run_with_input(&arguments, text.as_bytes());
     assert_eq!(done.code, Some(0), "{}", done.err);
