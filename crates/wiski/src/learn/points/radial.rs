@@ -13,10 +13,12 @@
 
 use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef};
+use pulp::{Arch, Simd, WithSimd};
 
 use super::algebra::{Real, multiply};
 use crate::error::{Error, Result};
 use crate::kernel::Family;
+use crate::simd::LANES;
 
 /// Below this share of ‖x‖² + ‖z‖² a squared distance from a product has lost half of its digits.
 const CANCELLED: f64 = 1e-6;
@@ -86,28 +88,44 @@ impl Radial {
             ) else {
                 continue;
             };
-            // One closure a family, so that the branch stays out of the vector loop.
-            match self {
-                Self::Rbf => map(r2, w, k, slope, |r2| Self::Rbf.at(r2)),
-                Self::Matern12 => map(r2, w, k, slope, |r2| Self::Matern12.at(r2)),
-                Self::Matern32 => map(r2, w, k, slope, |r2| Self::Matern32.at(r2)),
-                Self::Matern52 => map(r2, w, k, slope, |r2| Self::Matern52.at(r2)),
-            }
+            Arch::new().dispatch(Values { family: self, r2, w, k, slope });
         }
     }
 }
 
-#[inline(always)]
-fn map<T: Real>(r2: &[f64], w: f64, k: &mut [T], slope: &mut [T], at: impl Fn(f64) -> (f64, f64)) {
-    pulp::Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            for ((k, slope), &r2) in k.iter_mut().zip(slope.iter_mut()).zip(r2) {
-                let (value, fall) = at(r2);
-                (*k, *slope) = (T::of(w * value), T::of(w * fall));
-            }
-        },
-    );
+/// w κ and −w ∂κ/∂r² at each r². A type and no closure: what is handed over as a function is not inlined into the dispatched
+/// one, and is compiled for the oldest processor.
+struct Values<'a, T> {
+    family: Radial,
+    r2: &'a [f64],
+    w: f64,
+    k: &'a mut [T],
+    slope: &'a mut [T],
+}
+
+impl<T: Real> WithSimd for Values<'_, T> {
+    type Output = ();
+
+    /// One loop a family, so that the branch stays out of it.
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        match self.family {
+            Radial::Rbf => self.fill(Radial::Rbf),
+            Radial::Matern12 => self.fill(Radial::Matern12),
+            Radial::Matern32 => self.fill(Radial::Matern32),
+            Radial::Matern52 => self.fill(Radial::Matern52),
+        }
+    }
+}
+
+impl<T: Real> Values<'_, T> {
+    #[inline(always)]
+    fn fill(self, family: Radial) {
+        for ((k, slope), &r2) in self.k.iter_mut().zip(self.slope.iter_mut()).zip(self.r2) {
+            let (value, fall) = family.at(r2);
+            (*k, *slope) = (T::of(self.w * value), T::of(self.w * fall));
+        }
+    }
 }
 
 /// exp(x) for x ≤ 0, to 2 units in the last place, without branches so that loops over it become vector code.
@@ -163,18 +181,7 @@ pub(super) fn squared_distances(
         else {
             continue;
         };
-        let canceled = pulp::Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                let mut worst = f64::INFINITY;
-                for (r2, &zz) in column.iter_mut().zip(z_norms) {
-                    let total = xx + zz;
-                    *r2 += total;
-                    worst = worst.min(*r2 - CANCELLED * total);
-                }
-                worst <= 0.0
-            },
-        );
+        let canceled = Arch::new().dispatch(AddNorms { xx, z_norms, column: &mut *column });
         // Rare: a row at a center or next to it.
         if canceled {
             for (i, (r2, &zz)) in column.iter_mut().zip(z_norms).enumerate() {
@@ -183,6 +190,37 @@ pub(super) fn squared_distances(
                 }
             }
         }
+    }
+}
+
+/// r² ← r² + ‖x‖² + ‖z‖², and whether any of them cancels.
+struct AddNorms<'a> {
+    xx: f64,
+    z_norms: &'a [f64],
+    column: &'a mut [f64],
+}
+
+impl WithSimd for AddNorms<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> bool {
+        let mut worst = [f64::INFINITY; LANES];
+        let (columns, rest) = self.column.as_chunks_mut::<LANES>();
+        let (norms, rest_norms) = self.z_norms.as_chunks::<LANES>();
+        for (r2, zz) in columns.iter_mut().zip(norms) {
+            for i in 0..LANES {
+                let total = self.xx + zz[i];
+                r2[i] += total;
+                worst[i] = worst[i].min(r2[i] - CANCELLED * total);
+            }
+        }
+        for (r2, zz) in rest.iter_mut().zip(rest_norms) {
+            let total = self.xx + zz;
+            *r2 += total;
+            worst[0] = worst[0].min(*r2 - CANCELLED * total);
+        }
+        worst.iter().any(|worst| *worst <= 0.0)
     }
 }
 

@@ -14,12 +14,14 @@
 
 use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Mat, MatRef};
+use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
 
 use super::algebra::{Real, gram_of_columns, mirror, multiply, rounded, solve_lower, solve_upper};
 use super::data::Table;
 use super::patterns::Patterns;
 use super::radial::{Radial, squared_distances, squared_norms};
+use crate::simd::LANES;
 use crate::{interrupt, threads};
 
 /// Rows of a tile: enough for fast products, few enough for a tile of kernel values to stay in the caches.
@@ -260,19 +262,54 @@ impl<T: Real> Tile<T> {
         multiply(by_k.rb_mut(), true, by_linear, self.targets.as_ref(), 1.0);
         l.into_iter().for_each(|l| solve_upper(l, by_k.rb_mut()));
         for j in 0..t {
-            let by_k = by_k.rb().col(j);
-            let mut over_centers = 0.0;
-            let column = e.col_as_slice_mut(j);
-            for (i, (e, slope)) in column.iter_mut().zip(self.slope.col_as_slice(j)).enumerate() {
-                *e = -by_k[i].wide() * slope.wide();
-                over_centers += *e;
-                pull.by_center[i] += *e;
-            }
+            let Some(by_k) = by_k.rb().col(j).try_as_col_major().map(faer::ColRef::as_slice) else {
+                continue;
+            };
+            let (slope, e) = (self.slope.col_as_slice(j), e.col_as_slice_mut(j));
+            let over_centers =
+                Arch::new().dispatch(Slopes { by_k, slope, e, by_center: &mut pull.by_center });
             for (sum, x) in pull.squares.iter_mut().zip(self.scaled.col_as_slice(j)) {
                 *sum += over_centers * x * x;
             }
         }
         multiply(pull.moments.as_mut(), true, e.as_ref().subcols(0, t), self.scaled.transpose(), 1.0);
+    }
+}
+
+/// E = κ̄ ∘ ∂κ/∂r² of one row, added up over rows; its sum over the centers.
+struct Slopes<'a, T> {
+    by_k: &'a [T],
+    slope: &'a [T],
+    e: &'a mut [f64],
+    by_center: &'a mut [f64],
+}
+
+impl<T: Real> WithSimd for Slopes<'_, T> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        let mut sums = [0.0; LANES];
+        let (by_k, rest_by_k) = self.by_k.as_chunks::<LANES>();
+        let (slope, rest_slope) = self.slope.as_chunks::<LANES>();
+        let (e, rest_e) = self.e.as_chunks_mut::<LANES>();
+        let (by_center, rest_by_center) = self.by_center.as_chunks_mut::<LANES>();
+        for (((by_k, slope), e), by_center) in by_k.iter().zip(slope).zip(e).zip(by_center) {
+            for i in 0..LANES {
+                let value = -by_k[i].wide() * slope[i].wide();
+                e[i] = value;
+                by_center[i] += value;
+                sums[i] += value;
+            }
+        }
+        let rest = rest_by_k.iter().zip(rest_slope).zip(rest_e).zip(rest_by_center);
+        for (i, (((by_k, slope), e), by_center)) in rest.enumerate() {
+            let value = -by_k.wide() * slope.wide();
+            *e = value;
+            *by_center += value;
+            sums[i] += value;
+        }
+        sums.iter().sum()
     }
 }
 
