@@ -93,7 +93,7 @@ fn visit_all(grids: &[Grid], weights: &[Weights], visitor: &mut impl Visit) {
 
 #[inline(always)]
 fn visit(grids: [&Grid; 2], weights: [&Weights; 2], place: Place, visitor: &mut impl Visit) {
-    match grids.map(Grid::dim) {
+    match [grids[0].dim(), grids[1].dim()] {
         [1, 1] => visitor.meet(place, &Meeting::<1, 1>::new(grids, weights)),
         [1, 2] => visitor.meet(place, &Meeting::<1, 4>::new(grids, weights)),
         [2, 1] => visitor.meet(place, &Meeting::<4, 1>::new(grids, weights)),
@@ -105,7 +105,7 @@ fn visit(grids: [&Grid; 2], weights: [&Weights; 2], place: Place, visitor: &mut 
 /// The same for grids of three and four axes, which an additive model hardly has.
 #[cold]
 fn visit_large(grids: [&Grid; 2], weights: [&Weights; 2], place: Place, visitor: &mut impl Visit) {
-    match grids.map(Grid::dim) {
+    match [grids[0].dim(), grids[1].dim()] {
         [1, 3] => visitor.meet(place, &Meeting::<1, 16>::new(grids, weights)),
         [2, 3] => visitor.meet(place, &Meeting::<4, 16>::new(grids, weights)),
         [3, 1] => visitor.meet(place, &Meeting::<16, 1>::new(grids, weights)),
@@ -136,7 +136,8 @@ fn plus(a: [f64; 4], c: f64, b: [f64; 4]) -> [f64; 4] {
 
 #[inline(always)]
 fn add_four<const ROUND: bool>(target: &mut [f64], at: usize, c: f64, b: [f64; 4]) {
-    let (sum, p) = (four(target, at), times([c; 4], b).map(rounded::<ROUND>));
+    let (sum, p) = (four(target, at), times([c; 4], b));
+    let p = [rounded::<ROUND>(p[0]), rounded::<ROUND>(p[1]), rounded::<ROUND>(p[2]), rounded::<ROUND>(p[3])];
     target[at..at + 4].copy_from_slice(&plus(sum, 1.0, p));
 }
 

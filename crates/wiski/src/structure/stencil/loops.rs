@@ -187,7 +187,12 @@ impl<const R: usize, const ROUND: bool> WithSimd for AddOuter<'_, R, ROUND> {
         let rows = w.rows::<R>();
         let last = *w.on_axis(grid.dim() - 1);
         // last[c]·last[e], shared by all pairs of rows.
-        let products: [[f64; 4]; 4] = last.map(|a| last.map(|b| a * b));
+        let mut products = [[0.0; 4]; 4];
+        for (products, a) in products.iter_mut().zip(last) {
+            for (product, b) in products.iter_mut().zip(last) {
+                *product = a * b;
+            }
+        }
         let (data, width, offsets) = (&mut matrix.data, matrix.width, &grid.row_offsets()[..R]);
         for pair in &matrix.pairs {
             let (i, j) = (pair.first as usize, pair.second as usize);
