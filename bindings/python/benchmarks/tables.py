@@ -2,9 +2,11 @@
 
 wiski with every default; histogram gradient boosting, a random forest and ridge regression of scikit-learn with theirs; and
 an exact Gaussian process (Matérn 3/2 with a length-scale for each column, standardized inputs) on at most 1,500 rows. Mean over
-splits with a tenth held out. Coverage is that of 95 % intervals, where a method has them.
+splits with a tenth held out. Coverage is that of 95 % intervals, where a method has them. Sets are files of a folder, or made
+up: friedman1, friedman2, friedman3, products (32 columns, of which four matter), skewed (log-normal columns), levels (a category
+as a number) and jumps, with the number of rows after a colon.
 
-Run it with: python tables.py [--data DIR] [--sets concrete,airfoil] [--models wiski,boosting] [--splits 3]
+Run it with: python tables.py [--data DIR] [--sets concrete,jumps:1000] [--models wiski,boosting] [--splits 3]
 """
 
 from __future__ import annotations
@@ -28,7 +30,35 @@ SETS = "concrete,airfoil,wine_quality,skillcraft,sml,powerplant"
 MODELS = "wiski,boosting,forest,ridge,exact"
 
 
+def made(name, rows):
+    from sklearn.datasets import make_friedman1, make_friedman2, make_friedman3
+
+    draw = np.random.default_rng(0)
+    friedman = {"friedman1": (make_friedman1, 1.0), "friedman2": (make_friedman2, 50.0), "friedman3": (make_friedman3, 0.1)}
+    if name in friedman:
+        function, noise = friedman[name]
+        return function(rows, noise=noise, random_state=0)
+    if name == "products":
+        X = draw.normal(size=(rows, 32))
+        return X, np.sin(2 * X[:, 3]) * X[:, 7] + 0.5 * X[:, 12] * X[:, 20] + 0.2 * draw.normal(size=rows)
+    if name == "skewed":
+        z = 1.5 * draw.normal(size=(rows, 5))
+        return np.exp(z), z[:, 0] * z[:, 1] + z[:, 2] + 0.3 * draw.normal(size=rows)
+    if name == "levels":
+        level, effect, x = draw.integers(0, 12, rows), draw.normal(size=12), draw.normal(size=(rows, 3))
+        y = effect[level] + x[:, 0] * (level % 2) + np.sin(x[:, 1]) + 0.3 * draw.normal(size=rows)
+        return np.column_stack([level, x]), y
+    if name == "jumps":
+        X = draw.uniform(size=(rows, 6))
+        y = 2.0 * (X[:, 0] > 0.5) + 3.0 * ((X[:, 1] > 0.3) & (X[:, 2] > 0.6)) + X[:, 3]
+        return X, y + 0.2 * draw.normal(size=rows)
+    raise SystemExit(f"there is no made-up set {name}")
+
+
 def read(folder, name):
+    if ":" in name:
+        name, rows = name.split(":")
+        return made(name, int(rows))
     with gzip.open(os.path.join(folder, f"{name}.csv.gz"), "rt") as file:
         rows = np.array(list(csv.reader(file))[1:], dtype=float)
     return rows[:, :-1], rows[:, -1]
