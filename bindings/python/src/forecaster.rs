@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use wiski::time::{ComponentShare, ForecastSettings, Forecaster as Series, Lags, Seasons, TrendKind};
+use wiski::time::{ComponentShare, ForecastSettings, Forecaster as Series, Lags, Scale, Seasons, TrendKind};
 use wiski::{Column, persist};
 
 use crate::errors::{Failure, check_memory, detached, guarded, reject};
@@ -49,6 +49,8 @@ impl Forecaster {
         seasons: Option<Vec<f64>>,
         lags: Option<Vec<usize>>,
         trend_name: &str,
+        scale: &str,
+        dates: bool,
         inputs: usize,
         step: Option<f64>,
         horizon: Option<f64>,
@@ -59,6 +61,9 @@ impl Forecaster {
                 seasons: seasons.map_or(Seasons::Auto, Seasons::Given),
                 lags: lags.map_or(Lags::Auto, Lags::Given),
                 trend: trend(trend_name)?,
+                scale: Scale::named(scale)
+                    .ok_or_else(|| reject("scale", format!("'{scale}' is not auto, linear or log")))?,
+                dates,
                 columns: vec![Column::Numeric; inputs],
                 step,
                 horizon,
@@ -192,6 +197,12 @@ impl Forecaster {
     #[getter]
     fn lags(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
         self.0.brief(py, |model| Ok(model.lags().to_vec()))
+    }
+
+    /// The scale on which components add up, once there is a model.
+    #[getter]
+    fn scale(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
+        self.0.brief(py, |model| Ok(model.scale().map(Scale::name)))
     }
 
     /// The time between two rows.

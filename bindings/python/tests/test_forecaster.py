@@ -50,6 +50,25 @@ def test_dates_and_pandas():
     assert model.update(rest).predict(1).times[0] == np.datetime64("2024-01-21T02:00")
 
 
+def test_months_and_logarithms():
+    rng = np.random.default_rng(2)
+    months = np.arange(96)
+    sold = np.exp(5 + 0.01 * months + 0.3 * (months % 12 == 11) + 0.03 * rng.normal(size=96))
+    for freq in ("MS", "ME"):
+        index = pd.date_range("2015-01-01", periods=108, freq=freq)
+        model = wiski.Forecaster().fit(pd.Series(sold, index=index[:96]))
+        assert model.scale_ == "log"
+        assert model.seasons_ == [pytest.approx(365.25 * 86400)]
+        ahead = model.predict(12)
+        assert (ahead.times == index[96:].to_numpy()).all()
+        parts = model.components(12)
+        product = np.prod([mean for name, (mean, _) in parts.items() if name != "times"], axis=0)
+        np.testing.assert_allclose(product, np.sqrt(ahead.lower * ahead.upper), rtol=1e-9)
+    assert wiski.Forecaster(scale="linear").fit(sold).scale_ == "linear"
+    with pytest.raises(wiski.WiskiError, match="scale"):
+        wiski.Forecaster(scale="cubic").fit(sold)
+
+
 def test_inputs_known_ahead():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, size=330)

@@ -48,6 +48,41 @@ fn dates_seasons_paths_and_backtests() {
     assert_eq!(json["forecast"]["mean"].as_array().unwrap().len(), 12);
 }
 
+/// Sales by the month that grow by a factor: the next rows are the firsts of the next months, and components multiply.
+#[test]
+fn months_and_logarithms() {
+    let folder = Folder::new();
+    let mut random = Random::new(8);
+    let mut text = String::from("month,sold\n");
+    for i in 0..72 {
+        let season = if i % 12 == 11 { 0.5 } else { 0.1 * f64::from(i % 3) };
+        let y = (4.0 + 0.02 * f64::from(i) + season + 0.05 * (random.uniform() - 0.5)).exp();
+        writeln!(text, "{}-{:02}-01,{y:.3}", 2017 + i / 12, 1 + i % 12).unwrap();
+    }
+    folder.write("sales.csv", text);
+    let json = folder.json("forecast sales.csv --time month --target sold --horizon 1y --json");
+    assert_eq!(json["scale"], "log");
+    let times: Vec<&str> =
+        json["forecast"]["time"].as_array().unwrap().iter().map(|t| t.as_str().unwrap()).collect();
+    assert_eq!(times.len(), 12);
+    for (k, time) in times.iter().enumerate() {
+        assert_eq!(*time, format!("2023-{:02}-01T00:00:00", k + 1));
+    }
+    let mean = |k: usize| json["forecast"]["mean"][k].as_f64().unwrap();
+    let level = |i: f64| (4.0 + 0.02 * i).exp();
+    assert!((mean(11) / level(83.0) / 0.5f64.exp() - 1.0).abs() < 0.1, "{}", mean(11));
+    assert!((mean(9) / level(81.0) - 1.0).abs() < 0.1, "{}", mean(9));
+    let parts = json["components"].as_array().unwrap();
+    let product: f64 = parts.iter().map(|p| p["mean"][4].as_f64().unwrap()).product();
+    assert!((product / mean(4) - 1.0).abs() < 0.01, "{product} {}", mean(4));
+    let json = folder.json("forecast sales.csv --time month --target sold --horizon 3 --scale linear --json");
+    assert_eq!(json["scale"], "linear");
+    let zero: String = (1..13).map(|i| format!("2017-{i:02}-01,{}\n", i % 7)).collect();
+    folder.write("zero.csv", format!("month,sold\n{zero}"));
+    let all = "forecast zero.csv --time month --target sold --horizon 3 --scale log";
+    folder.rejected(all, "0 is not positive");
+}
+
 #[test]
 fn a_model_goes_on_and_a_report_is_written() {
     let folder = Folder::new();

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use wiski::decide::{Condition, Dimension, Goal, Optimizer, OptimizerSettings, Scale, Space};
 use wiski::model::{HalfLife, InputScaling, NoiseModel};
 use wiski::persist::{Columns, InputSource, Model, Reading, Stored};
-use wiski::time::{Lags, Seasons, TrendKind};
+use wiski::time::{self, Lags, Seasons, TrendKind};
 use wiski::{
     Classes, Column, Error, ForecastSettings, Forecaster, Kernel, OnlineClassifier, OnlineRegressor, Result,
     Settings,
@@ -152,6 +152,7 @@ pub struct Chosen {
     seasons: Option<Vec<f64>>,
     lags: Option<Vec<usize>>,
     trend: Option<Trend>,
+    scale: Option<time::Scale>,
     step: Option<f64>,
     horizon: Option<f64>,
 }
@@ -172,6 +173,7 @@ impl Chosen {
             ("seasons", self.seasons.is_some()),
             ("lags", self.lags.is_some()),
             ("trend", self.trend.is_some()),
+            ("scale", self.scale.is_some()),
             ("step", self.step.is_some()),
             ("horizon", self.horizon.is_some()),
         ];
@@ -265,6 +267,8 @@ impl Description {
                 Some(Trend::Damped) => TrendKind::Damped,
                 Some(Trend::Level) => TrendKind::Level,
             },
+            scale: chosen.scale.unwrap_or_default(),
+            dates: false,
             columns: self.inputs.iter().map(|name| self.column(name)).collect(),
             step: chosen.step,
             horizon: chosen.horizon,

@@ -92,6 +92,8 @@ class Forecaster:
         seasons: list[float] | None,
         lags: list[int] | None,
         trend_name: str,
+        scale: str,
+        dates: bool,
         inputs: int,
         step: float | None,
         horizon: float | None,
@@ -114,6 +116,8 @@ class Forecaster:
     def inputs(self) -> int: ...
     @property
     def seasons(self) -> list[float]: ...
+    @property
+    def scale(self) -> str | None: ...
     @property
     def lags(self) -> list[int]: ...
     @property

@@ -45,6 +45,9 @@ class Forecaster:
         Which earlier values are inputs, in steps. "auto" takes them where forecasts are better with them.
     trend : {"linear", "damped", "level"}, default="linear"
         How the level moves on.
+    scale : {"auto", "linear", "log"}, default="auto"
+        Whether components add up ("linear") or multiply ("log", for values that are positive). "auto" takes logarithms where the
+        rows are clearly likelier so.
     step : length, default=None
         The time between two rows; None is the median gap.
     memory : int, default=4096
@@ -66,12 +69,14 @@ class Forecaster:
         seasons: Any = "auto",
         lags: Any = "auto",
         trend: str = "linear",
+        scale: str = "auto",
         step: Any = None,
         memory: int = 4096,
     ) -> None:
         self.seasons = seasons
         self.lags = lags
         self.trend = trend
+        self.scale = scale
         self.step = step
         self.memory = memory
         self._model: Any = None
@@ -111,7 +116,7 @@ class Forecaster:
         if isinstance(self.lags, str) and self.lags != "auto":
             raise WiskiError(f"lags: {self.lags!r} is not 'auto', None or a list of steps")
         step = None if self.step is None else _length(self.step, dated, "step")
-        return _core.Forecaster(periods, lags, self.trend, inputs, step, None, self.memory)
+        return _core.Forecaster(periods, lags, self.trend, self.scale, dated, inputs, step, None, self.memory)
 
     # -- forecasting -----------------------------------------------------------------------------------------
 
@@ -128,7 +133,7 @@ class Forecaster:
 
     def components(self, horizon: Any = None, X: Any = None) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """What trend, seasons and inputs add, mean and standard deviation each: to the next steps, or without a horizon to
-        the rows in memory, whose times are under ``"times"``."""
+        the rows in memory, whose times are under ``"times"``. On the scale of logarithms all but the trend are factors."""
         if horizon is None and X is None:
             stamps, parts = self._fitted().components()
         else:
@@ -151,6 +156,11 @@ class Forecaster:
     def lags_(self) -> list[int]:
         """The lags, in steps."""
         return self._fitted().lags
+
+    @property
+    def scale_(self) -> str:
+        """The scale on which components add up: "linear" or "log"."""
+        return self._fitted().scale
 
     # -- files -----------------------------------------------------------------------------------------------
 

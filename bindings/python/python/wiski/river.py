@@ -182,6 +182,8 @@ class OnlineForecaster(Forecaster):
         Which earlier values are inputs, in steps: "auto" takes them where forecasts are better with them, None is none.
     trend
         How the level moves on: "linear", "damped" or "level".
+    scale
+        Whether components add up ("linear") or multiply ("log"); "auto" decides by the rows.
     time
         A feature that holds the time, a date or a number. Without it dates are left out.
     memory
@@ -209,6 +211,7 @@ class OnlineForecaster(Forecaster):
         seasons: str | list[float] | None = "auto",
         lags: str | list[int] | None = "auto",
         trend: str = "linear",
+        scale: str = "auto",
         time: str | None = None,
         memory: int = 4096,
         confidence_level: float = 0.95,
@@ -216,6 +219,7 @@ class OnlineForecaster(Forecaster):
         self.seasons = seasons
         self.lags = lags
         self.trend = trend
+        self.scale = scale
         self.time = time
         self.memory = memory
         self.confidence_level = confidence_level
@@ -235,7 +239,7 @@ class OnlineForecaster(Forecaster):
         lags = None if isinstance(self.lags, str) else list(self.lags or [])
         # Rows are steps, but for a clock of their own.
         step = 1.0 if self.time is None else None
-        self._model = _core.Forecaster(seasons, lags, self.trend, len(self._names), step, None, self.memory)
+        self._model = _core.Forecaster(seasons, lags, self.trend, self.scale, False, len(self._names), step, None, self.memory)
 
     def _row(self, x: dict[Any, Any]) -> list[float]:
         for name in self._names:

@@ -36,6 +36,8 @@ class WiskiForecaster(BaseForecaster):
         Which earlier values are inputs, in steps. "auto" takes them where forecasts are better with them.
     trend : {"linear", "damped", "level"}, default="linear"
         How the level moves on.
+    scale : {"auto", "linear", "log"}, default="auto"
+        Whether components add up or multiply; "auto" decides by the rows.
     memory : int, default=4096
         Rows in memory, from which hyperparameters are learned.
 
@@ -77,11 +79,13 @@ class WiskiForecaster(BaseForecaster):
         sp: Any = "auto",
         lags: Any = "auto",
         trend: str = "linear",
+        scale: str = "auto",
         memory: int = 4096,
     ) -> None:
         self.sp = sp
         self.lags = lags
         self.trend = trend
+        self.scale = scale
         self.memory = memory
         super().__init__()
 
@@ -102,7 +106,7 @@ class WiskiForecaster(BaseForecaster):
         periods = None if _is_auto("sp", self.sp) else [step * period for period in _list(self.sp)]
         lags = None if _is_auto("lags", self.lags) else [int(lag) for lag in _list(self.lags)]
         width = 0 if X is None else X.shape[1]
-        self._model = _core.Forecaster(periods, lags, self.trend, width, step, None, self.memory)
+        self._model = _core.Forecaster(periods, lags, self.trend, self.scale, self._clock == "seconds", width, step, None, self.memory)
         self._model.extend(stamps, self._inputs(X, len(stamps)), y.to_numpy(np.float64))
         self._last = stamps[-1]
         return self

@@ -43,7 +43,7 @@ struct Range {
     stretches: f64,
     /// The logarithm of a factor that rises with every miss and falls without.
     correction: f64,
-    /// The sum of log e² and how many there are, since the last reset: what models are compared by.
+    /// The sum of e² in the unit of the target, and how many there are: what models are compared by.
     squares: f64,
     count: f64,
 }
@@ -91,6 +91,15 @@ impl Calibration {
         self.deviations.get(h - 1).copied()
     }
 
+    /// Takes note of how far off a forecast h steps ahead was, in the unit of the target.
+    pub(super) fn miss(&mut self, h: usize, error: f64) {
+        if h <= self.deviations.len() {
+            let range = &mut self.ranges[range(h)];
+            range.squares += error * error;
+            range.count += 1.0;
+        }
+    }
+
     /// Learns the error of a forecast h steps ahead that has a deviation; `apart` is the number of steps between two forecasts
     /// that are compared, and `thresholds` are those of before the forecast was.
     pub(super) fn learn(&mut self, h: usize, error: f64, deviation: f64, apart: usize, thresholds: &[f64]) {
@@ -99,8 +108,6 @@ impl Calibration {
         }
         let place = range(h);
         let range = &mut self.ranges[place];
-        range.squares += error * error;
-        range.count += 1.0;
         // Neighbors among the horizons of a range say the same, so a few are kept.
         let width = width(h);
         let every = (width / OF_EACH).floor().max(1.0);
@@ -199,6 +206,7 @@ mod tests {
             for h in 1..=8 {
                 // Errors twice as large as predicted, spread as a Gaussian.
                 let z = normal::quantile((f64::from(i * 181 % 400) + 0.5) / 400.0);
+                c.miss(h, 2.0 * z);
                 c.learn(h, 2.0 * z, 1.0, 4, &thresholds);
             }
         }

@@ -54,7 +54,8 @@ impl Forecaster {
     pub fn next_times(&self, steps: usize) -> Result<Vec<f64>> {
         let running = self.ready("a forecast")?;
         let last = self.last_time().unwrap_or(running.origin);
-        Ok((1..=steps).map(|k| last + k as f64 * running.step).collect())
+        let now = running.clock.at(last);
+        Ok((1..=steps).map(|k| running.clock.time(now + k as f64 * running.step)).collect())
     }
 
     /// The next steps, with their inputs row by row and an interval at a level.
@@ -81,13 +82,14 @@ impl Forecaster {
             both.joint(|running, future| ahead::joint(&running.system, &running.belief, future, false));
         let gaussian = normal::quantile(0.5 + 0.5 * level);
         let mut out = Forecast { times: times.to_vec(), ..Forecast::default() };
+        let unit = running.unit();
         for k in 0..times.len() {
-            let mean = running.shift + running.factor * joint.mean[k];
             let half = running.half_width(joint.variance[k], both.steps(k), level);
+            let (mean, std) = unit.moments(joint.mean[k], half / gaussian);
             out.mean.push(mean);
-            out.std.push(half / gaussian);
-            out.lower.push(mean - half);
-            out.upper.push(mean + half);
+            out.std.push(std);
+            out.lower.push(unit.value(joint.mean[k] - half));
+            out.upper.push(unit.value(joint.mean[k] + half));
         }
         Ok(out)
     }
@@ -117,14 +119,15 @@ impl Forecaster {
             let white: Vec<f64> = (0..n).map(|_| StandardNormal.sample(&mut random)).collect();
             let value = |k: usize| {
                 let deviation: f64 = (0..=k).map(|j| root[(k, j)] * white[j]).sum();
-                running.shift + running.factor * joint.mean[k] + scale[k] * deviation
+                running.unit().value(joint.mean[k] + scale[k] * deviation)
             };
             (0..n).map(value).collect()
         };
         Ok((0..count).map(path).collect())
     }
 
-    /// The shares of the components in rows ahead; they add up to the mean, together with the level of the target.
+    /// The shares of the components in rows ahead. They add up to the mean; on the scale of logarithms the trend is in the unit of
+    /// the target, all others are factors of it, and their product is the median.
     pub fn components_ahead(&self, times: &[f64], x: &[f64]) -> Result<Vec<ComponentShare>> {
         let running = self.ready("a forecast")?;
         let both = self.both(running, times, x)?;
@@ -133,9 +136,9 @@ impl Forecaster {
             running.named(ahead::shares(&running.system, &running.belief, future, &means))
         };
         let own = shares(&both.own);
-        let Some(other) = both.other.as_ref().map(shares) else { return Ok(own) };
+        let Some(other) = both.other.as_ref().map(shares) else { return Ok(running.outward(own)) };
         let weights: Vec<f64> = (0..times.len()).map(|k| both.weight(k).first).collect();
-        Ok(weighted(own, other, &weights))
+        Ok(running.outward(weighted(own, other, &weights)))
     }
 
     /// The times of the rows in memory, and the shares of the components there given all rows (smoothed).
@@ -150,9 +153,9 @@ impl Forecaster {
             running.named(shares)
         };
         let (times, own) = (self.window.times.clone(), smoothed(running));
-        let Some(rival) = &running.rival else { return Ok((times, own)) };
+        let Some(rival) = &running.rival else { return Ok((times, running.outward(own))) };
         let weights = vec![rival.blend.weight(1).first; times.len()];
-        Ok((times, weighted(own, smoothed(&rival.running), &weights)))
+        Ok((times, running.outward(weighted(own, smoothed(&rival.running), &weights))))
     }
 
     /// The models that can forecast these rows, with what they need for it. One with lags needs every step; another one
@@ -183,7 +186,7 @@ impl Forecaster {
         let last = self.last_time()?;
         let mut steps = Vec::with_capacity(times.len());
         for time in times {
-            let ahead = (time - last) / running.step;
+            let ahead = running.steps_between(last, *time);
             let number = ahead.round();
             let in_order = steps.last().is_none_or(|before| number > *before as f64 + 1.0);
             if !(number >= 1.0 && number <= MOST_JOINT as f64 && (ahead - number).abs() <= 0.25 && in_order) {
@@ -204,7 +207,7 @@ impl Forecaster {
         let lagged = !running.system.lags().is_empty();
         for (row, &time) in times.iter().enumerate() {
             finite("time", time, row)?;
-            let steps = (time - before) / running.step;
+            let steps = running.steps_between(before, time);
             if steps < 0.0 {
                 let reason = format!("{time} in row {row} is before {before}: rows ahead must be in order");
                 return Err(Error::Config { field: "time".into(), reason });
@@ -287,9 +290,9 @@ fn weighted(own: Vec<ComponentShare>, other: Vec<ComponentShare>, weights: &[f64
 }
 
 impl Running {
-    /// Half the width of the interval of a row so many steps ahead.
+    /// Half the width of the interval of a row so many steps ahead, in the unit of the series.
     fn half_width(&self, variance: f64, steps: usize, level: f64) -> f64 {
-        self.factor * variance.sqrt() * self.calibration.quantile(steps, level)
+        variance.sqrt() * self.calibration.quantile(steps, level)
     }
 
     fn named(&self, shares: Vec<Vec<likelihood::Share>>) -> Vec<ComponentShare> {
@@ -300,7 +303,7 @@ impl Running {
                 }
                 Component::Matern { smoothness: Smoothness::Half, .. } => "short term".to_string(),
                 Component::Matern { .. } => "smooth".to_string(),
-                Component::Season { period, .. } => format!("season {:.6}", period * self.step)
+                Component::Season { period, .. } => format!("season {:.6}", period * self.step_length())
                     .trim_end_matches('0')
                     .trim_end_matches('.')
                     .to_string(),
@@ -310,14 +313,22 @@ impl Running {
                 }
                 Component::Lags { .. } => "lags".to_string(),
             };
-            let shift = if name == "trend" { self.shift } else { 0.0 };
             ComponentShare {
                 name,
-                mean: list.iter().map(|s| shift + self.factor * s.mean).collect(),
-                std: list.iter().map(|s| self.factor * s.variance.max(0.0).sqrt()).collect(),
+                mean: list.iter().map(|s| s.mean).collect(),
+                std: list.iter().map(|s| s.variance.max(0.0).sqrt()).collect(),
             }
         });
         named.collect()
+    }
+
+    /// Components in the unit of the target.
+    fn outward(&self, shares: Vec<ComponentShare>) -> Vec<ComponentShare> {
+        let outward = |share: ComponentShare| {
+            let is_level = share.name == "trend";
+            self.unit().outward(share, is_level)
+        };
+        shares.into_iter().map(outward).collect()
     }
 }
 

@@ -14,6 +14,7 @@ use super::filter::Belief;
 use super::pending::{Pending, Work};
 use super::plan::ForecastSettings;
 use super::running::{Running, StepAhead};
+use super::scale::Scale;
 use super::search::FIRST_FIT;
 use super::system::System;
 use super::window::Window;
@@ -82,7 +83,8 @@ impl Restore for Forecaster {
         if let Some(rival) = &running.rival {
             rival.running.check(width)?;
             let nested = rival.running.rival.is_some();
-            if nested || rival.running.step != running.step || rival.running.origin != running.origin {
+            let clock = |r: &Running| (r.step, r.origin, r.clock);
+            if nested || clock(&rival.running) != clock(running) {
                 let reason = "of two models of a series the second has a clock or a rival of its own".into();
                 return Err(Error::Config { field: "rival".into(), reason });
             }
@@ -152,9 +154,9 @@ impl Forecaster {
         self.running.as_ref().map(|r| &r.system)
     }
 
-    /// The time between two rows, once fitted.
+    /// The time between two rows, once fitted; the mean of it where rows come by the month.
     pub fn step(&self) -> Option<f64> {
-        self.running.as_ref().map(|r| r.step)
+        self.running.as_ref().map(Running::step_length)
     }
 
     /// The time of the newest row.
@@ -164,7 +166,9 @@ impl Forecaster {
 
     /// The periods of the seasons, in the unit of time, once fitted.
     pub fn seasons(&self) -> Vec<f64> {
-        self.running.as_ref().map_or_else(Vec::new, |r| r.seasons.iter().map(|s| s.period * r.step).collect())
+        self.running
+            .as_ref()
+            .map_or_else(Vec::new, |r| r.seasons.iter().map(|s| s.period * r.step_length()).collect())
     }
 
     /// The lags in use, in steps.
@@ -174,6 +178,11 @@ impl Forecaster {
             Some(rival) if running.system.lags().is_empty() => rival.running.system.lags(),
             _ => running.system.lags(),
         }
+    }
+
+    /// The scale on which components add up, once fitted.
+    pub fn scale(&self) -> Option<Scale> {
+        self.running.as_ref().map(|r| if r.log { Scale::Log } else { Scale::Linear })
     }
 
     /// What the better one of two models counts at a horizon, in steps: 1 if there is only one.
@@ -190,8 +199,9 @@ impl Forecaster {
     /// any machine. Only if the fit is not done by then, that row waits for it.
     pub fn observe(&mut self, time: f64, x: &[f64], y: Option<f64>) -> Result<Option<StepAhead>> {
         let expected = self.push(time, x, y)?;
-        if self.rows >= self.next_fit && self.window.count() >= FEWEST {
-            if self.rows <= SHORT || self.running.is_none() {
+        let due = self.rows >= self.next_fit || self.must_change_scale();
+        if due && self.window.count() >= FEWEST {
+            if self.rows <= SHORT || self.running.is_none() || self.must_change_scale() {
                 self.fit()?;
             } else if self.pending.is_none() {
                 self.begin_fit();
@@ -204,7 +214,8 @@ impl Forecaster {
     pub fn extend(&mut self, times: &[f64], x: &[f64], y: &[f64]) -> Result<()> {
         let before = self.rows;
         self.push_all(times, x, y, true)?;
-        let fitted = self.running.is_some() && self.rows < self.next_fit;
+        let stands = self.running.as_ref().is_some_and(|running| running.stands(&self.window));
+        let fitted = stands && self.rows < self.next_fit;
         // A short addition to a long series changes little.
         let new = self.rows - before;
         if self.running.is_none() || (!fitted && new > 0) {
@@ -243,6 +254,10 @@ impl Forecaster {
         x.iter().enumerate().try_for_each(|(i, v)| finite(format!("x[{i}]"), *v, 0))?;
         if let Some(y) = y {
             finite("y", y, 0)?;
+            if y <= 0.0 && self.settings.scale == Scale::Log {
+                let reason = format!("{y} is not positive, and the series is modeled by its logarithms");
+                return Err(Error::Config { field: "y".into(), reason });
+            }
         }
         if let Some(last) = self.last_time().filter(|last| time < *last) {
             let reason = format!("{time} comes after {last}: rows must be in the order of time");
@@ -280,13 +295,21 @@ impl Forecaster {
         self.pending = None;
         self.schedule();
         match &mut self.running {
-            Some(running) if self.trimmed => running.refine(&self.window, &self.settings),
+            Some(running) if self.trimmed && running.stands(&self.window) => {
+                running.refine(&self.window, &self.settings)
+            }
             _ => {
                 let running = Running::found(&mut self.window, &self.settings, self.running.as_ref())?;
                 self.running = Some(running);
                 Ok(())
             }
         }
+    }
+
+    /// Whether the newest value is not positive, and logarithms were chosen before.
+    fn must_change_scale(&self) -> bool {
+        let newest = self.window.times.len().checked_sub(1).and_then(|i| self.window.target(i));
+        self.running.as_ref().is_some_and(|running| running.log) && newest.is_some_and(|y| y <= 0.0)
     }
 
     /// Says when the next fit is due.
@@ -332,7 +355,7 @@ impl Forecaster {
         };
         self.window.steps[..known].copy_from_slice(&steps);
         for i in known..self.window.times.len() {
-            let gap = (self.window.times[i] - self.window.times[i - 1]) / running.step;
+            let gap = running.steps_between(self.window.times[i - 1], self.window.times[i]);
             self.window.steps[i] = self.window.steps[i - 1] + gap.round().min(1e15) as i64;
             running.learn(&self.window, i);
             running.note_middle(i + 1, self.settings.memory);

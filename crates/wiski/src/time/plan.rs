@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::component::{Component, Smoothness};
 use super::effect::{Cycle, Effect, Shape};
 use super::moments::Moments;
+use super::scale::Scale;
 use super::system::System;
 use crate::error::{Error, Result, positive};
 use crate::feature::Column;
@@ -50,8 +51,14 @@ pub struct ForecastSettings {
     pub lags: Lags,
     /// The trend.
     pub trend: TrendKind,
+    /// Whether components add up or multiply.
+    #[serde(default)]
+    pub scale: Scale,
     /// What the inputs known ahead are; one for each.
     pub columns: Vec<Column>,
+    /// Whether times are dates, as seconds since 1970: rows by the month are then one step apart, whatever its days.
+    #[serde(default)]
+    pub dates: bool,
     /// The time between two rows; without it the median gap.
     pub step: Option<f64>,
     /// How far ahead intervals are checked along the stream, in the unit of time; without it one of the longest season
@@ -67,7 +74,9 @@ impl Default for ForecastSettings {
             seasons: Seasons::Auto,
             lags: Lags::Auto,
             trend: TrendKind::Linear,
+            scale: Scale::Auto,
             columns: Vec::new(),
+            dates: false,
             step: None,
             horizon: None,
             memory: 4096,
@@ -138,6 +147,16 @@ impl Structure {
             all.extend([of(false, true, false), of(false, false, false)]);
         }
         all
+    }
+}
+
+/// Seasons that series often have, in steps; of dates those of the calendar, for steps of so many seconds.
+pub(super) fn natural_periods(step: Option<f64>) -> Vec<f64> {
+    const DAY: f64 = 86_400.0;
+    match step {
+        Some(seconds) => [DAY, 7.0 * DAY, 365.25 * DAY].iter().map(|p| p / seconds).collect(),
+        // Quarters, days of a week with and without its end, months, hours, half-hours, weeks.
+        None => vec![4.0, 5.0, 7.0, 12.0, 24.0, 48.0, 52.18],
     }
 }
 

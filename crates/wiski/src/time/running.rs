@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::ahead::{self, Future};
 use super::blend::{Blend, Weight};
 use super::calibration::{self, Calibration};
+use super::clock::Clock;
 use super::filter::{Belief, Expected, Scratch};
 use super::likelihood::Series;
 use super::plan::PlannedSeason;
+use super::scale::Unit;
 use super::system::{Inputs, System};
 use super::window::{Window, fill_gaps};
 
@@ -31,10 +33,15 @@ pub struct StepAhead {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Running {
     pub(super) origin: f64,
+    #[serde(default)]
+    pub(super) clock: Clock,
+    /// The length of a step, by the clock.
     pub(super) step: f64,
-    /// Standardized y = (y − shift)/factor.
+    /// The unit of the series: see [`Unit`].
     pub(super) shift: f64,
     pub(super) factor: f64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) log: bool,
     pub(super) seasons: Vec<PlannedSeason>,
     pub(super) system: System,
     pub(super) belief: Belief,
@@ -84,13 +91,38 @@ impl Running {
     /// The number of the step of a new row.
     pub(super) fn step_of(&self, window: &Window, time: f64) -> i64 {
         match (window.times.last(), window.steps.last()) {
-            (Some(last), Some(step)) => step + ((time - last) / self.step).round().min(1e15) as i64,
+            (Some(last), Some(step)) => step + self.steps_between(*last, time).round().min(1e15) as i64,
             _ => 0,
         }
     }
 
+    /// How many steps lie between two times.
+    pub(super) fn steps_between(&self, from: f64, to: f64) -> f64 {
+        (self.clock.at(to) - self.clock.at(from)) / self.step
+    }
+
+    /// The mean length of a step, in the unit of time.
+    pub(super) fn step_length(&self) -> f64 {
+        self.step * self.clock.unit()
+    }
+
+    /// The unit of the series.
+    pub(super) fn unit(&self) -> Unit {
+        Unit { shift: self.shift, factor: self.factor, log: self.log }
+    }
+
+    /// The target of a row in that unit, if it has one.
+    pub(super) fn target(&self, window: &Window, i: usize) -> Option<f64> {
+        window.target(i).and_then(|y| self.unit().inward(y))
+    }
+
+    /// Whether all rows have a value on its scale.
+    pub(super) fn stands(&self, window: &Window) -> bool {
+        !self.log || window.known().all(|y| y > 0.0)
+    }
+
     pub(super) fn tau(&self, time: f64) -> f64 {
-        (time - self.origin) / self.step
+        self.steps_between(self.origin, time)
     }
 
     /// The past that lags need, ending a step before `step`; `None` if it is not known so far back.
@@ -138,24 +170,22 @@ impl Running {
     /// Learns the row at a place of the window; what was expected of it.
     pub(super) fn learn(&mut self, window: &Window, i: usize) -> StepAhead {
         let (mut expected, complete) = self.filter(window, i);
+        let target = self.target(window, i);
         if let Some(Rival { running, blend }) = self.rival.as_deref_mut() {
             let (other, other_complete) = running.filter(window, i);
             let weight = match (complete, other_complete) {
                 (true, true) => blend.weight(1),
                 (first, second) => Weight::alone(first || !second),
             };
-            if let Some(y) = window.target(i).filter(|_| complete && other_complete) {
-                let y = (y - self.shift) / self.factor;
+            if let Some(y) = target.filter(|_| complete && other_complete) {
                 blend.learn(1, y - expected.mean, y - other.mean, 1.0);
             }
             expected.mean = weight.mean(expected.mean, other.mean);
             expected.variance = weight.variance(expected.variance, other.variance);
         }
         self.compare(window, i);
-        StepAhead {
-            mean: self.shift + self.factor * expected.mean,
-            std: self.factor * expected.variance.sqrt(),
-        }
+        let (mean, std) = self.unit().moments(expected.mean, expected.variance.sqrt());
+        StepAhead { mean, std }
     }
 
     /// Moves the filter on to a row and conditions it on its target: what was expected of it, and whether all lags were known.
@@ -173,7 +203,7 @@ impl Running {
             lagged.resize(self.system.lags().len(), 0.0);
         }
         let row = Inputs { time, x: window.x(i), lagged: &lagged };
-        let y = window.target(i).map(|y| (y - self.shift) / self.factor);
+        let y = self.target(window, i);
         let expected = self.belief.step(&self.system, &row, y.filter(|_| complete), &mut scratch);
         self.lagged = lagged;
         self.scratch = Some(scratch);
@@ -261,9 +291,8 @@ impl Running {
         let thresholds = self.calibration.thresholds();
         for (n, k) in rows.enumerate() {
             let ahead = (window.steps[k] - flight.step).max(1) as usize;
-            let Some(y) = window.target(k) else { continue };
+            let Some(y) = self.target(window, k) else { continue };
             let Some(mut deviation) = self.calibration.deviation(ahead) else { continue };
-            let y = (y - self.shift) / self.factor;
             let mut error = y - means_own[n];
             if let (Some(rival), Some(means), Some(before)) = (&mut self.rival, &means_other, &before) {
                 let other = y - means[n];
@@ -277,6 +306,8 @@ impl Running {
                 error = weight.mean(error, other);
                 deviation = weight.variance(deviation.powi(2), other_deviation.powi(2)).sqrt();
             }
+            let unit = self.unit();
+            self.calibration.miss(ahead, unit.value(y) - unit.value(y - error));
             self.calibration.learn(ahead, error, deviation, apart, &thresholds);
         }
     }
@@ -332,8 +363,8 @@ impl Running {
         if let Some(&shortest) = lags.iter().min() {
             values = vec![f64::NAN; span];
             for (i, step) in window.steps.iter().enumerate() {
-                if let Some(y) = window.target(i) {
-                    values[(step - first) as usize] = (y - self.shift) / self.factor;
+                if let Some(y) = self.target(window, i) {
+                    values[(step - first) as usize] = y;
                 }
             }
             ended = (0..span)
@@ -346,8 +377,7 @@ impl Running {
             out.inputs.extend_from_slice(window.x(i));
             let place = (window.steps[i] - first) as usize;
             let complete = lags.iter().all(|lag| place >= *lag && !ended[place]);
-            let y = window.target(i).filter(|_| complete);
-            out.targets.push(y.map_or(f64::NAN, |y| (y - self.shift) / self.factor));
+            out.targets.push(self.target(window, i).filter(|_| complete).unwrap_or(f64::NAN));
             out.lagged.extend(lags.iter().map(|lag| if place >= *lag { values[place - lag] } else { 0.0 }));
         }
         out

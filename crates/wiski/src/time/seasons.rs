@@ -53,6 +53,11 @@ const CLOSER: usize = 8;
 const TURNS: f64 = 3.0;
 /// The same for a lag to be tried.
 const TURNS_OF_LAG: f64 = 1.5;
+/// The same for a season to be tried on few rows; how many of their strongest lines are tried, and the harmonics that such a season
+/// has.
+const SEEN: f64 = 2.0;
+const STRONGEST: usize = 3;
+const MOST_OF_FEW: u32 = 12;
 
 /// Rows ready for spectra, interpolated to a regular grid: gaps would otherwise leave lines of their own.
 #[derive(Clone)]
@@ -351,6 +356,35 @@ pub(super) fn found(times: &[f64], targets: &[f64]) -> Result<Vec<PlannedSeason>
         }
     }
     declared(times, targets, &periods)
+}
+
+/// Sets of seasons that few rows may have instead of those found in them: none; one that is natural or among the strongest lines,
+/// seen twice at least, with all its harmonics.
+pub(super) fn candidates(
+    times: &[f64],
+    targets: &[f64],
+    natural: &[f64],
+    found: &[PlannedSeason],
+) -> Result<Vec<Vec<PlannedSeason>>> {
+    let spectrum = Spectrum::new(times, targets)?;
+    let (lines, step) = spectrum.periodogram();
+    let peak = |k: &usize| lines[*k] >= lines[k - 1] && lines[*k] >= lines[k + 1];
+    let mut peaks: Vec<usize> = (1..lines.len().saturating_sub(1)).filter(peak).collect();
+    peaks.sort_by(|a, b| lines[*b].total_cmp(&lines[*a]));
+    let strong = peaks.iter().take(STRONGEST).map(|k| refine(&spectrum, 1.0 / (*k as f64 * step), 1));
+    let mut periods: Vec<f64> = Vec::new();
+    for period in natural.iter().copied().chain(found.iter().map(|s| s.period)).chain(strong) {
+        let seen = period > 2.5 && SEEN * period <= spectrum.span + 1.0;
+        if seen && !periods.iter().any(|p| (p - period).abs() < 0.02 * period) {
+            periods.push(period);
+        }
+    }
+    let whole = |period: f64| {
+        let top = ((0.5 * period + 0.01) as u32).clamp(1, MOST_OF_FEW);
+        vec![PlannedSeason { period, harmonics: (1..=top).collect() }]
+    };
+    let none = (!found.is_empty()).then(Vec::new);
+    Ok(none.into_iter().chain(periods.into_iter().map(whole)).collect())
 }
 
 /// The period of the strongest season in what is left, and the share of the variance that it must explain.

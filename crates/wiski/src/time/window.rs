@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::clock::Clock;
+
 /// The newest rows, as they came.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Window {
@@ -20,6 +22,11 @@ pub(super) struct Window {
 impl Window {
     pub(super) fn count(&self) -> usize {
         self.has.iter().filter(|has| **has).count()
+    }
+
+    /// The targets that there are.
+    pub(super) fn known(&self) -> impl Iterator<Item = f64> + Clone {
+        self.targets.iter().zip(&self.has).filter(|(_, has)| **has).map(|(y, _)| *y)
     }
 
     pub(super) fn push(&mut self, time: f64, step: i64, x: &[f64], y: Option<f64>) {
@@ -59,11 +66,11 @@ impl Window {
     }
 
     /// Numbers the steps of all rows; whether nearly all rows lie on steps.
-    pub(super) fn count_steps(&mut self, step: f64) -> bool {
+    pub(super) fn count_steps(&mut self, clock: Clock, step: f64) -> bool {
         let mut off = 0;
         self.steps[0] = 0;
         for i in 1..self.times.len() {
-            let gap = (self.times[i] - self.times[i - 1]) / step;
+            let gap = (clock.at(self.times[i]) - clock.at(self.times[i - 1])) / step;
             off += usize::from((gap - gap.round()).abs() > 0.1 || gap.round() < 1.0);
             self.steps[i] = self.steps[i - 1] + gap.round().min(1e12) as i64;
         }

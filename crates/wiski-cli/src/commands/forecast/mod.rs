@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use wiski::Column;
 use wiski::persist::{self, Columns, StoredSeries};
-use wiski::time::{ForecastSettings, Forecaster, Lags, Seasons, TrendKind};
+use wiski::time::{ForecastSettings, Forecaster, Lags, Scale, Seasons, TrendKind};
 
 use self::clock::Clock;
 use self::rows::One;
@@ -69,6 +69,10 @@ pub(crate) struct Forecast {
     #[arg(long, value_enum, default_value_t = TrendOption::Linear)]
     trend: TrendOption,
 
+    /// Whether components add up or multiply
+    #[arg(long, value_enum, default_value_t = ScaleOption::Auto)]
+    scale: ScaleOption,
+
     /// Columns of numbers that are known ahead, such as a temperature or a holiday
     #[arg(long, value_name = "COLUMNS")]
     inputs: Option<String>,
@@ -97,7 +101,8 @@ pub(crate) struct Forecast {
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
 
-    /// Add what each component adds, and its standard deviation, as columns `trend`, `trend_std`, …
+    /// Add what each component adds, and its standard deviation, as columns `trend`, `trend_std`, …; on the scale of logarithms
+    /// what the trend is multiplied by
     #[arg(long)]
     components: bool,
 
@@ -147,6 +152,16 @@ enum TrendOption {
     Level,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ScaleOption {
+    /// They multiply if the rows are clearly likelier so
+    Auto,
+    /// They add up
+    Linear,
+    /// They multiply: what adds up are logarithms, and all values are positive
+    Log,
+}
+
 /// What `wiski stream --emit --horizon` says of a series.
 pub(crate) struct Along {
     pub(crate) input: String,
@@ -171,6 +186,7 @@ impl From<Along> for Forecast {
             season: None,
             lags: None,
             trend: TrendOption::Linear,
+            scale: ScaleOption::Auto,
             inputs: None,
             time_unit: None,
             series: None,
@@ -294,6 +310,7 @@ impl Forecast {
             backtest,
             seasons: model.seasons(),
             lags: model.lags().to_vec(),
+            scale: model.scale().unwrap_or_default(),
             seconds: begin.elapsed().as_secs_f64(),
         })
     }
@@ -348,11 +365,18 @@ impl Forecast {
             TrendOption::Damped => TrendKind::Damped,
             TrendOption::Level => TrendKind::Level,
         };
+        let scale = match self.scale {
+            ScaleOption::Auto => Scale::Auto,
+            ScaleOption::Linear => Scale::Linear,
+            ScaleOption::Log => Scale::Log,
+        };
         let columns = vec![Column::Numeric; inputs.len()];
         Ok(ForecastSettings {
             seasons,
             lags,
             trend,
+            scale,
+            dates: clock == Clock::Dates,
             columns,
             step,
             horizon: Some(horizon),

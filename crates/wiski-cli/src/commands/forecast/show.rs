@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use wiski::time::{Backtest, ComponentShare, Forecast, HorizonScore};
+use wiski::time::{Backtest, ComponentShare, Forecast, HorizonScore, Scale};
 use wiski_figures::{SeriesComponents, SeriesForecast, SeriesPart};
 
 use super::clock::Clock;
@@ -23,6 +23,7 @@ pub(super) struct Done<'a> {
     pub(super) backtest: Option<Backtest>,
     pub(super) seasons: Vec<f64>,
     pub(super) lags: Vec<usize>,
+    pub(super) scale: Scale,
     pub(super) seconds: f64,
 }
 
@@ -39,11 +40,12 @@ impl Done<'_> {
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "{named}{} rows, a step of {}, seasons {}, lags {}, {:.2} s",
+            "{named}{} rows, a step of {}, seasons {}, lags {}, {}{:.2} s",
             self.series.times.len(),
             (step * 1e6).round() / 1e6,
             or_none(seasons),
             or_none(lags),
+            if self.scale == Scale::Log { "on the scale of logarithms, " } else { "" },
             self.seconds
         );
         if let Some(backtest) = &self.backtest {
@@ -86,6 +88,7 @@ impl Done<'_> {
             "rows": self.series.times.len(),
             "seasons": self.seasons,
             "lags": self.lags,
+            "scale": self.scale.name(),
             "seconds": self.seconds,
             "forecast": {
                 "time": self.ahead.times.iter().map(time).collect::<Vec<_>>(),
@@ -214,6 +217,7 @@ pub(super) fn write_report(
         }
         report.settings.push((name("seasons"), format!("{:?}", done.seasons)));
         report.settings.push((name("lags"), format!("{:?}", done.lags)));
+        report.settings.push((name("scale"), done.scale.name().into()));
         report.figures.extend(done.figures(clock, names));
     }
     report::write(folder, &report)
