@@ -36,7 +36,7 @@ def main():
     rows = int(float(sys.argv[1])) if len(sys.argv) > 1 else 1_000_000
     rng = np.random.default_rng(0)
     lags = [1, 2, 3, 4, 47, 48, 49, 50, 335, 336, 337, 338] if "lags" in sys.argv else []
-    model = _core.Forecaster([DAY, 7 * DAY, 365.25 * DAY], lags, "linear", 0, 1.0, None, 4096)
+    model = _core.Forecaster([DAY, 7 * DAY, 365.25 * DAY], lags, "linear", "auto", (False, 1.0), 0, 4096)
     done, goal = 0, 1000
     print(f"{'rows':>10} {'µs a row':>9} {'with fits':>9} {'MB':>7}")
     plain = fitting = 0.0

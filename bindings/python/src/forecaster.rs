@@ -50,12 +50,11 @@ impl Forecaster {
         lags: Option<Vec<usize>>,
         trend_name: &str,
         scale: &str,
-        dates: bool,
+        clock: (bool, Option<f64>),
         inputs: usize,
-        step: Option<f64>,
-        horizon: Option<f64>,
         memory: usize,
     ) -> PyResult<Self> {
+        let (dates, step) = clock;
         let model = guarded(|| {
             Ok(Series::new(ForecastSettings {
                 seasons: seasons.map_or(Seasons::Auto, Seasons::Given),
@@ -66,8 +65,8 @@ impl Forecaster {
                 dates,
                 columns: vec![Column::Numeric; inputs],
                 step,
-                horizon,
                 memory,
+                ..ForecastSettings::default()
             })?)
         })?;
         Ok(Self(Shared::new(model)))

@@ -105,7 +105,7 @@ def test_a_series_equals_the_core():
     y = 20 + 5 * np.sin(hours * 2 * np.pi / 24) + 0.3 * np.sin(hours**2)
     model = OnlineForecaster(seasons=[24], confidence_level=0.9)
     assert model.forecast(2) == [0.0, 0.0]
-    core = wiski._core.Forecaster([24.0], None, "linear", 0, 1.0, None, 4096)
+    core = wiski._core.Forecaster([24.0], None, "linear", "auto", (False, 1.0), 0, 4096)
     for hour, target in enumerate(y):
         model.learn_one(None if hour == 50 else target)
         core.observe(float(hour), [], None if hour == 50 else target)

@@ -77,8 +77,8 @@ fn months_and_logarithms() {
     assert!((product / mean(4) - 1.0).abs() < 0.01, "{product} {}", mean(4));
     let json = folder.json("forecast sales.csv --time month --target sold --horizon 3 --scale linear --json");
     assert_eq!(json["scale"], "linear");
-    let zero: String = (1..13).map(|i| format!("2017-{i:02}-01,{}\n", i % 7)).collect();
-    folder.write("zero.csv", format!("month,sold\n{zero}"));
+    let zero: Vec<String> = (1..13).map(|i| format!("2017-{i:02}-01,{}", i % 7)).collect();
+    folder.write("zero.csv", format!("month,sold\n{}\n", zero.join("\n")));
     let all = "forecast zero.csv --time month --target sold --horizon 3 --scale log";
     folder.rejected(all, "0 is not positive");
 }

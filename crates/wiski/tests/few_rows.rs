@@ -37,7 +37,7 @@ fn firsts(count: usize) -> Vec<f64> {
     let mut day = 16_436;
     let lengths = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let step = |i: usize| {
-        let leap = i % 12 == 1 && (2015 + i / 12) % 4 == 0;
+        let leap = i % 12 == 1 && (2015 + i / 12).is_multiple_of(4);
         let first = day;
         day += lengths[i % 12] + i64::from(leap);
         first as f64 * DAY

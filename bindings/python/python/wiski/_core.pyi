@@ -93,10 +93,8 @@ class Forecaster:
         lags: list[int] | None,
         trend_name: str,
         scale: str,
-        dates: bool,
+        clock: tuple[bool, float | None],
         inputs: int,
-        step: float | None,
-        horizon: float | None,
         memory: int,
     ) -> Forecaster: ...
     def extend(self, times: _Array, x: _Array, y: _Array) -> None: ...

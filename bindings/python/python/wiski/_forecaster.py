@@ -116,7 +116,7 @@ class Forecaster:
         if isinstance(self.lags, str) and self.lags != "auto":
             raise WiskiError(f"lags: {self.lags!r} is not 'auto', None or a list of steps")
         step = None if self.step is None else _length(self.step, dated, "step")
-        return _core.Forecaster(periods, lags, self.trend, self.scale, dated, inputs, step, None, self.memory)
+        return _core.Forecaster(periods, lags, self.trend, self.scale, (dated, step), inputs, self.memory)
 
     # -- forecasting -----------------------------------------------------------------------------------------
 

@@ -239,7 +239,7 @@ class OnlineForecaster(Forecaster):
         lags = None if isinstance(self.lags, str) else list(self.lags or [])
         # Rows are steps, but for a clock of their own.
         step = 1.0 if self.time is None else None
-        self._model = _core.Forecaster(seasons, lags, self.trend, self.scale, False, len(self._names), step, None, self.memory)
+        self._model = _core.Forecaster(seasons, lags, self.trend, self.scale, (False, step), len(self._names), self.memory)
 
     def _row(self, x: dict[Any, Any]) -> list[float]:
         for name in self._names:

@@ -106,7 +106,8 @@ class WiskiForecaster(BaseForecaster):
         periods = None if _is_auto("sp", self.sp) else [step * period for period in _list(self.sp)]
         lags = None if _is_auto("lags", self.lags) else [int(lag) for lag in _list(self.lags)]
         width = 0 if X is None else X.shape[1]
-        self._model = _core.Forecaster(periods, lags, self.trend, self.scale, self._clock == "seconds", width, step, None, self.memory)
+        clock = (self._clock == "seconds", step)
+        self._model = _core.Forecaster(periods, lags, self.trend, self.scale, clock, width, self.memory)
         self._model.extend(stamps, self._inputs(X, len(stamps)), y.to_numpy(np.float64))
         self._last = stamps[-1]
         return self
