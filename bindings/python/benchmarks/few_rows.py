@@ -40,7 +40,7 @@ def series():
 def origins(rows, season):
     """The rows that forecasts start from: few of them, and near the end."""
     ahead = AHEAD[season]
-    few = [row for row in ((40, 60, 100) if season in (4, 12) else (40, 100)) if row + ahead <= rows]
+    few = [row for row in ((40, 60, 100) if season in (4, 12) else (40, 100)) if 2 * season <= row <= rows - ahead]
     return few, [rows - ahead - k * (ahead // 2) for k in range(4)]
 
 
@@ -97,10 +97,12 @@ def main():
                 table.setdefault(method, {})[name] = figures
                 print(f"| {name} | {where} | {method} | " + "{:.3f} | {:.2f} | {:.2f} |".format(*figures), flush=True)
     for where, table in means.items():
+        # Those that every method has forecast.
+        shared = set.intersection(*(set(figures) for figures in table.values())) if table else set()
         for method, figures in table.items():
-            rmse, inside, width = np.array(list(figures.values())).T
+            rmse, inside, width = np.array([figures[name] for name in sorted(shared)]).T
             line = f"{np.exp(np.log(rmse).mean()):.3f} | {inside.mean():.2f} | {np.exp(np.log(width).mean()):.2f} |"
-            print(f"| {len(figures)} series | {where} | {method} | {line}")
+            print(f"| {len(shared)} series | {where} | {method} | {line}")
 
 
 if __name__ == "__main__":
