@@ -284,6 +284,26 @@ fn a_warm_up_of_one_class_waits_for_a_second() {
     assert_eq!(model.predict(&[0.0, 0.0]).unwrap().label, "b");
 }
 
+/// Names, and whole numbers, may be many: 70 of them in 100 rows are classes. Measurements, and names of single rows, are not.
+#[test]
+fn many_names_are_classes_and_measurements_are_not() {
+    let warm_up = |label: &dyn Fn(usize) -> String| {
+        let settings = Settings { warm_up: Some(100), memory: 100, ..fixed() };
+        let mut model = OnlineClassifier::new(2, Classes::discovered(), settings).unwrap();
+        let mut rng = rng(5);
+        (0..100).try_for_each(|i| {
+            let x = [2.0 * rng.random::<f64>() - 1.0, 2.0 * rng.random::<f64>() - 1.0];
+            model.observe(&x, &label(i)).map(|_| ())
+        })?;
+        model.predict(&[0.1, 0.2]).map(|p| p.probabilities.len())
+    };
+    assert_eq!(warm_up(&|i| format!("city {}", i % 70)).unwrap(), 70);
+    assert_eq!(warm_up(&|i| (i % 70).to_string()).unwrap(), 70);
+    let message = |label: &dyn Fn(usize) -> String| warm_up(label).unwrap_err().to_string();
+    assert!(message(&|i| format!("{}.5", i % 70)).contains("predicted by regression"));
+    assert!(message(&|i| format!("row {i}")).contains("nearly every row has its own"));
+}
+
 #[test]
 fn bad_rows_change_nothing() {
     for running in [false, true] {

@@ -25,8 +25,15 @@ use crate::learn::Hyperparameters;
 use crate::likelihood::{Dirichlet, Softmax, Target};
 use crate::posterior::{Prediction, Predictor};
 
-/// More classes than this, and fewer than two rows for each, are no classes.
+/// More numbers than this, and fewer than two rows for each, are no classes.
 const MANY_CLASSES: usize = 20;
+/// More names than that are none if more than this share of rows has a name of its own.
+const MOST_NAMES: f64 = 0.95;
+
+/// Whether a label is a number with something behind its point: whole numbers may be names of classes.
+fn is_fraction(label: &str) -> bool {
+    label.parse::<f64>().is_ok_and(|value| value.fract() != 0.0)
+}
 
 /// How sure probabilities should be is judged by at most this many rows in memory.
 const SHARPNESS_ROWS: usize = 1024;
@@ -230,10 +237,16 @@ impl Task for Classification {
 
     fn is_ready(&self, memory: &Memory) -> Result<bool> {
         let (count, rows) = (self.count(), memory.len());
-        if count > MANY_CLASSES && 2 * count > rows {
-            let reason = format!(
-                "the first {rows} rows have {count} different labels; a number is predicted by regression, not by classes"
-            );
+        if count > MANY_CLASSES {
+            let labels = format!("the first {rows} rows have {count} different labels");
+            let fractions = self.labels.names().iter().filter(|name| is_fraction(name)).count();
+            let reason = if 2 * fractions > count && 2 * count > rows {
+                format!("{labels}; a number is predicted by regression, not by classes")
+            } else if count as f64 > MOST_NAMES * rows as f64 {
+                format!("{labels}: nearly every row has its own, and nothing can be learned of any of them")
+            } else {
+                return Ok(true);
+            };
             return Err(Error::Config { field: "label".into(), reason });
         }
         Ok(count >= 2 || self.labels.unseen() == Unseen::Add)
