@@ -121,6 +121,19 @@ fn what_grows_by_a_factor_is_a_sum_of_logarithms() {
     assert!(share > 0.88, "{share}");
 }
 
+/// A sum of which all values are positive, from 5 to 60: errors are the same wherever it stands.
+#[test]
+fn what_adds_up_stays_a_sum() {
+    for seed in 0..4 {
+        let mut noise = Noise::new(40 + seed);
+        let value = |i: usize| 12.0 + 0.5 * i as f64 + 4.0 * MONTHS[i % 12] + noise.next();
+        let targets: Vec<f64> = (0..84).map(value).collect();
+        assert!(targets.iter().all(|y| *y > 0.0));
+        let model = fitted(&steps(84), &targets, ForecastSettings::default());
+        assert_eq!(model.scale(), Some(Scale::Linear), "{seed}");
+    }
+}
+
 /// On the scale of logarithms the trend has the unit of the series and all else is a factor of it; the product is the median, and
 /// half of the paths lie below.
 #[test]
