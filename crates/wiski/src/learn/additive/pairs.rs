@@ -33,6 +33,13 @@ struct Unit {
     coordinates: Vec<f64>,
 }
 
+/// A pair of units that is taken up: its length-scale, and the points on those of its axes that are not levels.
+struct PairFound {
+    pair: (usize, usize),
+    length: f64,
+    points: usize,
+}
+
 #[derive(Default)]
 struct PairFit {
     /// log p(r | pair) − log p(r | noise).
@@ -48,16 +55,21 @@ impl AdditiveSearch<'_> {
     pub(super) fn interactions(&self, warm: &mut WarmUp, rows: &Rows) -> Result<Vec<Block>> {
         let (residuals, rank) = warm.residuals()?;
         let left = self.rank_budget.saturating_sub(rank);
-        let limit = left / (PAIR_POINTS[0] * PAIR_POINTS[0]);
-        if limit == 0 || self.columns.len() < 2 {
+        if left < PAIR_POINTS[0] || self.columns.len() < 2 {
             return Ok(Vec::new());
         }
         let mut remaining = Rows { x: Vec::new(), y: residuals, noise: rows.noise.clone() };
         let units = self.units(warm, rows)?;
+        let size = |(i, j): (usize, usize), points| grid_points([&units[i], &units[j]], points);
         let mut candidates: Vec<(usize, usize)> =
             (0..units.len()).flat_map(|i| (i + 1..units.len()).map(move |j| (i, j))).collect();
-        let (mut found, mut lengths) = (Vec::new(), Vec::new());
-        while found.len() < limit && !candidates.is_empty() {
+        let (mut found, mut used) = (Vec::<PairFound>::new(), 0);
+        loop {
+            // The levels of a text may be hundreds: a grid over two such columns would have more points than rows.
+            candidates.retain(|&pair| used + size(pair, PAIR_POINTS[0]) <= left);
+            if candidates.is_empty() {
+                break;
+            }
             let mut scored = Vec::with_capacity(candidates.len());
             for &(i, j) in &candidates {
                 let h: Vec<f64> = units[i]
@@ -74,24 +86,26 @@ impl AdditiveSearch<'_> {
                 break;
             }
             remaining.y.iter_mut().zip(&best.mean).for_each(|(y, m)| *y -= m);
-            let axes = vec![units[pair.0].reading.clone(), units[pair.1].reading.clone()];
-            found.push(Block { axes, points: PAIR_POINTS[0] });
-            lengths.push(best.length);
+            found.push(PairFound { pair: *pair, length: best.length, points: PAIR_POINTS[0] });
+            used += size(*pair, PAIR_POINTS[0]);
             candidates = scored.iter().skip(1).take(FINALISTS).map(|s| s.1).collect();
         }
         // What is left of the budget makes the grids of rough ones finer.
-        let mut used = found.len() * PAIR_POINTS[0] * PAIR_POINTS[0];
         for step in PAIR_POINTS.windows(2) {
-            for (block, &length) in found.iter_mut().zip(&lengths) {
-                let more = step[1] * step[1] - step[0] * step[0];
+            for f in &mut found {
+                let more = size(f.pair, step[1]) - size(f.pair, step[0]);
                 let spacing = 2.0 / (step[0] - 3) as f64;
-                if block.points == step[0] && length < 2.0 * spacing && used + more <= left {
-                    block.points = step[1];
+                if f.points == step[0] && f.length < 2.0 * spacing && used + more <= left {
+                    f.points = step[1];
                     used += more;
                 }
             }
         }
-        Ok(found)
+        let block = |f: PairFound| {
+            let (a, b) = f.pair;
+            Block { axes: vec![units[a].reading.clone(), units[b].reading.clone()], points: f.points }
+        };
+        Ok(found.into_iter().map(block).collect())
     }
 
     /// The columns among which pairs are sought, with their coordinates.
@@ -167,6 +181,15 @@ impl AdditiveSearch<'_> {
         let mean = h.chunks_exact(2).map(|h| predictor.predict_mean(h)).collect::<Result<_>>()?;
         Ok(PairFit { gain: value - nothing, length, mean })
     }
+}
+
+/// The points of a pair's grid, which bound its rank.
+fn grid_points(pair: [&Unit; 2], points: usize) -> usize {
+    let on_axis = |unit: &Unit| match unit.kind {
+        Column::Categorical { levels, .. } => levels,
+        _ => points,
+    };
+    on_axis(pair[0]) * on_axis(pair[1])
 }
 
 /// Sets the length-scales of a pair's kernel, where they are free.
