@@ -62,16 +62,17 @@ def test_names_without_names_warn(frame):
         model.predict(X.to_numpy())
 
 
-@pytest.mark.parametrize("make", [lambda f: f, lambda f: f.astype({"kind": "category"}), pl.from_pandas])
+@pytest.mark.parametrize("make", [lambda f: f, lambda f: f.astype({"self": "category"}), pl.from_pandas])
 def test_columns_of_text(make, tmp_path, command):
     rng = np.random.default_rng(0)
+    # A column may have the name of a parameter of pandas.
     kinds = rng.choice(["red", "green", "blue"], 400)
-    X = pd.DataFrame({"x": rng.uniform(0, 1, 400), "kind": kinds})
+    X = pd.DataFrame({"x": rng.uniform(0, 1, 400), "self": kinds})
     y = np.sin(6 * X["x"].to_numpy()) + 2.0 * (kinds == "red") + 0.05 * rng.normal(size=400)
     model = OnlineGPRegressor().fit(make(X), y)
     assert model.score(make(X), y) > 0.98
     # What is missing or unknown is a level of its own, of which nothing is known.
-    other = make(pd.DataFrame({"x": [0.5, 0.5, 0.5], "kind": ["red", "violet", None]}))
+    other = make(pd.DataFrame({"x": [0.5, 0.5, 0.5], "self": ["red", "violet", None]}))
     mean, std = model.predict(other, return_std=True)
     assert abs(mean[0] - np.sin(3.0) - 2.0) < 0.2 and std[1] > 3 * std[0] and mean[1] == mean[2]
     with pytest.raises(ValueError, match="this column is text"):

@@ -392,7 +392,9 @@ def with_codes(X: Any, name: str, levels: list[str]) -> Any:
     codes = np.asarray([places.get(_text(value), missing) for value in _values(X[name])], dtype=np.float64)
     if hasattr(X, "with_columns"):
         return X.with_columns(type(X[name])(name, codes))
-    return X.assign(**{name: codes})
+    changed = X.copy(deep=False)
+    changed[name] = codes
+    return changed
 
 
 def levels_of(level: Any) -> tuple[list[float], bool]:
