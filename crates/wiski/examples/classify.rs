@@ -13,7 +13,7 @@ use std::time::Instant;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::model::{InputScaling, PrequentialClasses};
+use wiski::model::{InputScaling, NoiseModel, PrequentialClasses};
 use wiski::{Classes, Features, OnlineClassifier, Schedule, Settings, Wiski};
 
 /// Rows of inputs, and their labels.
@@ -57,7 +57,7 @@ fn main() {
 }
 
 fn variants(inputs: usize, grids: &str) -> Vec<Variant> {
-    let base = Settings { inputs: InputScaling::None, ..Settings::default() };
+    let base = Settings { inputs: InputScaling::None, noise: NoiseModel::Known, ..Settings::default() };
     let every = Schedule::EveryStep { rate: 5e-3 };
     if inputs <= 2 {
         let paper = Settings { schedule: every, softplus: true, ..base.clone() };

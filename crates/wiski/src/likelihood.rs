@@ -21,7 +21,11 @@
 //! ỹ − [`Dirichlet::mean`], the same constant for all classes: a prior of mean zero then says that no class is
 //! likelier than another.
 
+mod sharpness;
+
 use std::f64::consts::{FRAC_1_SQRT_2, TAU};
+
+pub(crate) use sharpness::Sharpness;
 
 /// α_ε, the concentration of a class that was not seen, as in the paper.
 pub const ALPHA_EPSILON: f64 = 0.01;

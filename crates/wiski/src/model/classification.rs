@@ -14,7 +14,6 @@ use super::memory::Memory;
 use super::missing::{Donors, averaged_each, is_incomplete};
 use super::schedule::thorough;
 use super::settings::{Features, NoiseModel, Schedule, Settings};
-use super::sharpness::Sharpness;
 use super::spread::Spread;
 use super::start;
 use super::targets::TargetScale;
@@ -22,7 +21,7 @@ use super::task::Task;
 use crate::conformal::{Conformal, Horizon, Quantiles, check_level};
 use crate::error::{Error, Result};
 use crate::learn::Hyperparameters;
-use crate::likelihood::{Dirichlet, Softmax, Target};
+use crate::likelihood::{Dirichlet, Sharpness, Softmax, Target};
 use crate::posterior::{Prediction, Predictor};
 
 /// More numbers than this, and fewer than two rows for each, are no classes.
@@ -271,9 +270,11 @@ impl Task for Classification {
             kernel = kernel.scaled(likelihood.target_variance());
         }
         let start = Hyperparameters { kernels: vec![kernel], noise: 1.0 };
-        // The noise of every target is known.
-        let settings = &Settings { noise: NoiseModel::Known, ..settings.clone() };
-        let space = settings.hyper_space(&start)?;
+        // The noise of targets is known but for a factor.
+        let noise =
+            if settings.noise == NoiseModel::Known { NoiseModel::Known } else { NoiseModel::Constant };
+        let settings = &Settings { noise, ..settings.clone() };
+        let space = settings.space_of(&start, true)?;
         let of_class = |class: usize| -> (Vec<f64>, Vec<f64>) {
             let targets = memory.rows.y.iter().map(|&own| likelihood.target(own == class as f64));
             targets.zip(&memory.rows.noise).map(|(t, noise)| (t.value, t.noise * noise)).unzip()

@@ -1,8 +1,11 @@
 //! Online classification on raw rows: one Gaussian process for each class, on shared features.
 //!
 //! Each row is encoded once; every class predicts its latent value, then learns its target with its known
-//! noise (see [`internals::likelihood`](crate::internals::likelihood)), at σ² = 1 and with hyperparameters of its own, in constant time and memory: C
-//! classes cost C times one process. Probabilities are the softmax averaged over the latent values. What happens to a
+//! noise (see [`internals::likelihood`](crate::internals::likelihood)) times a factor σ² ≥ 1, and with hyperparameters of its own, in constant time
+//! and memory: C classes cost C times one process. The likelihood takes labels for what they are: where rows alike have
+//! different labels, targets scatter by several times the noise that it says (by 3 where one of two labels comes up in two
+//! rows of three), and with σ² = 1 the evidence explains that by functions that are not there. So the factor is learned;
+//! [`NoiseModel::Known`](super::NoiseModel::Known) keeps it at 1, as the paper has it. Probabilities are the softmax averaged over the latent values. What happens to a
 //! row is told in `learner`, what happens along a stream in `online`.
 
 use serde::Serialize;
@@ -20,7 +23,7 @@ use crate::error::{Error, Result, length, positive};
 
 /// An online Gaussian process classifier on raw rows.
 ///
-/// Of the [`Settings`], those about targets and noise have no meaning here: the likelihood sets both. The
+/// Of the [`Settings`], those about targets have no meaning here: the likelihood sets them, and the least noise. The
 /// start kernel, if none is given, has the variance of the targets. Inducing points of many columns are learned by the
 /// sum of all classes' evidences; directions and projections from the evidence of one of two classes (the other has
 /// nearly mirrored targets). Along the stream a projection follows the sum over all classes of the predictive log
@@ -82,7 +85,7 @@ impl OnlineClassifier {
     }
 
     /// The Gaussian process of a class on the grid, once the warm-up is over. Its targets are those of
-    /// [`Dirichlet`](crate::likelihood::Dirichlet), its σ² is 1.
+    /// [`Dirichlet`](crate::likelihood::Dirichlet), its σ² is the factor of their noise.
     pub fn model(&self, class: usize) -> Option<&Wiski> {
         self.online.learner.as_ref().and_then(|l| l.process(class))
     }

@@ -233,6 +233,12 @@ impl Settings {
             && !self.start_values.iter().any(is_given)
     }
 
+    /// How the given hyperparameters are learned. The targets of classes have at least the noise that the likelihood says.
+    pub(crate) fn space_of(&self, hyper: &Hyperparameters, are_classes: bool) -> Result<HyperSpace> {
+        let space = self.hyper_space(hyper)?;
+        Ok(if are_classes { space.with_floor("noise", 1.0) } else { space })
+    }
+
     /// How the given hyperparameters are learned.
     pub(crate) fn hyper_space(&self, hyper: &Hyperparameters) -> Result<HyperSpace> {
         let mut space = HyperSpace::new(hyper);
@@ -242,7 +248,7 @@ impl Settings {
         if self.noise == NoiseModel::Known {
             space = space.with_known_noise();
         }
-        if self.searches_grid(hyper.kernels[0].dim()) {
+        if hyper.kernels.first().is_some_and(|kernel| self.searches_grid(kernel.dim())) {
             space = with_prior_if_any(space, hyper, LENGTHSCALE)?;
         }
         if self.is_additive() {

@@ -29,7 +29,6 @@ mod remarks;
 mod schedule;
 mod settings;
 mod shape;
-mod sharpness;
 mod snapshots;
 mod spread;
 mod stacking;

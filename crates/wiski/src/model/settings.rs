@@ -93,7 +93,8 @@ pub enum NoiseModel {
     Learned,
     /// Learned, one variance for all.
     Constant,
-    /// Each observation comes with its own variance, in the units of the target squared.
+    /// Each observation comes with its own variance, in the units of the target squared. A classifier's targets then have
+    /// exactly the noise that the likelihood says; otherwise that is the least, and how many times as much is learned.
     Known,
 }
 

@@ -104,7 +104,7 @@ pub(crate) fn found(
     let lattice = lattice(settings, input_dim)?;
     let mut each = Vec::new();
     let (map, moments, choice, lattice, hyper, space) = if settings.searches_grid(input_dim) {
-        let fitted = one_grid(&scaled, settings, lattice, &hyper)?;
+        let fitted = one_grid(&scaled, settings, lattice, &hyper, targets.classes.is_some())?;
         let map = FeatureMap::from(Identity::new(input_dim));
         (map.clone(), map.new_moments(), None, fitted.lattice, fitted.hyper, fitted.space)
     } else {
@@ -403,6 +403,7 @@ fn one_grid(
     settings: &Settings,
     lattice: Lattice,
     hyper: &Hyperparameters,
+    are_classes: bool,
 ) -> Result<FittedGrid> {
     let (rows, grown) = on_grid(rows, settings, lattice)?;
     let axes = grown.grids()[0].axes();
@@ -414,7 +415,7 @@ fn one_grid(
         fewest: settings.first_grid(axes.len())[0],
         budget: settings.max_grid_points.min((2 * rows.len()).max(LEAST_BUDGET)),
         known_noise: (settings.noise == NoiseModel::Known).then_some(hyper.noise),
-        space: &|hyper| settings.hyper_space(hyper),
+        space: &|hyper| settings.space_of(hyper, are_classes),
         engine: &settings.engine,
         tolerance: settings.tolerance(),
     };
@@ -533,7 +534,7 @@ fn with_search<T>(
         // What few rows do not show yet, more rows may.
         prune: rows.len() >= settings.memory,
         noise,
-        space: &|hyper| settings.hyper_space(hyper),
+        space: &|hyper| settings.space_of(hyper, are_classes),
         tolerance: settings.tolerance(),
         training,
         seed: settings.seed,

@@ -17,11 +17,14 @@ use crate::learn::points::{
     LearnedPoints, PointsNoise, PointsOutput, PointsPosterior, PointsRows, PointsSearch,
 };
 use crate::learn::{Choice, Hyperparameters, Rows, Start, WarmUp};
-use crate::likelihood::Softmax;
+use crate::likelihood::{Sharpness, Softmax};
 use crate::posterior::Prediction;
 
-/// Below so many rows three parts take turns in being held out.
-const ONE_FOLD_ROWS: usize = 300;
+/// Below so many targets, rows times classes, three parts take turns in being held out.
+const ONE_FOLD_TARGETS: usize = 4000;
+/// With fewer rows the noise that the likelihood says competes with the noise that the evidence finds, which may take for
+/// noise what is a function after all.
+const FEW_ROWS: usize = 300;
 /// A row of C classes costs 3 C p² multiply-adds: at most so many for the points, C M², as ten classes on 512 points have.
 const MOST_OF_A_ROW: usize = 10 * 512 * 512;
 /// The grids beside the points have at most this rank; those of the columns that say most are kept.
@@ -85,6 +88,30 @@ struct Fitted {
     learned: LearnedPoints,
 }
 
+/// A form of the sum, what was learned on the last rows, and the log-losses of held-out labels. Probabilities are as sharp
+/// as suits the form, since those of a classifier are, too.
+struct Tried {
+    form: Form,
+    last: Fitted,
+    losses: Vec<f64>,
+}
+
+impl Tried {
+    /// Whether losses are smaller than those of a simpler one by more than twice the standard error of the difference.
+    fn beats(&self, simpler: &Self) -> bool {
+        let gains: Vec<f64> = simpler.losses.iter().zip(&self.losses).map(|(s, l)| s - l).collect();
+        let (gain, n) = (mean(&gains), gains.len() as f64);
+        let variance = gains.iter().map(|g| (g - gain).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+        gain > 2.0 * (variance / n).sqrt()
+    }
+}
+
+/// The best of some forms, from simple to rich.
+fn best_of(tried: Vec<Tried>) -> Tried {
+    let better = |best: Tried, next: Tried| if next.beats(&best) { next } else { best };
+    tried.into_iter().reduce(better).expect("there is a form")
+}
+
 impl AdditiveSearch<'_> {
     /// Finds the features of classes. The targets of [`AdditiveSearch::rows`] are those of the class that says most.
     pub(crate) fn run_classes(&self, targets: &ClassTargets) -> Result<FoundFeatures> {
@@ -93,31 +120,51 @@ impl AdditiveSearch<'_> {
         if n < FEWEST_ROWS || self.inducing == 0 || self.point_sources().is_empty() {
             return self.without_class_points(targets, choice);
         }
-        let (folds, share) = if n < ONE_FOLD_ROWS { (3, 3) } else { (1, 4) };
         let is_few = n < FEW_ROWS_A_COLUMN * self.point_sources().len();
         let forms: &[Form] = if is_few { &Form::ALL } else { &Form::ALL[2..] };
+        let tried = self.tried(forms, targets)?;
+        choice.scores.extend(tried.iter().map(|tried| (tried.form.start(), 0, -mean(&tried.losses))));
+        let best = best_of(tried);
+        if n < FEW_ROWS && self.learns_noise()? {
+            let space = |hyper: &Hyperparameters| Ok((self.space)(hyper)?.with_known_noise());
+            let known = AdditiveSearch { space: &space, ..*self };
+            let own = best_of(known.tried(forms, targets)?);
+            if own.beats(&best) {
+                choice.start = own.form.start();
+                return known.class_features(own, targets, choice);
+            }
+        }
+        choice.start = best.form.start();
+        self.class_features(best, targets, choice)
+    }
+
+    /// Each form on rows of which parts are held out in turns.
+    fn tried(&self, forms: &[Form], targets: &ClassTargets) -> Result<Vec<Tried>> {
+        let (folds, share) =
+            if self.rows.len() * targets.each.len() < ONE_FOLD_TARGETS { (3, 3) } else { (1, 4) };
         let brief = self.class_search(targets).small();
-        let mut losses = vec![Vec::new(); forms.len()];
+        let mut said = vec![Vec::new(); forms.len()];
         let mut last = Vec::new();
         for fold in 0..folds {
             let (train, own) =
                 (self.rows.filter(|i| i % share != fold), targets.filter(|i| i % share != fold));
             let (held_out, labels) =
                 (self.rows.filter(|i| i % share == fold), targets.filter(|i| i % share == fold));
-            let (grids, learned) = self.class_grids(&train, &own)?;
-            let grids = Fitted { grids: Some(grids), learned };
+            let grids = self.class_grids(&train, &own)?;
             last.clear();
-            for (form, losses) in forms.iter().zip(&mut losses) {
-                let fitted = self.of_form(*form, &brief, &grids, &train, &own, None)?;
-                losses.extend(self.label_losses(&fitted, (&train, &own), (&held_out, &labels))?);
+            for (&form, said) in forms.iter().zip(&mut said) {
+                let fitted = self.of_form(form, &brief, &grids, &train, &own, None)?;
+                said.extend(self.held_out(&fitted, (&train, &own), (&held_out, &labels))?);
                 last.push(fitted);
             }
         }
-        choice.scores.extend(forms.iter().zip(&losses).map(|(form, loss)| (form.start(), 0, -mean(loss))));
-        let best =
-            (1..forms.len()).fold(0, |best, i| if is_better(&losses[i], &losses[best]) { i } else { best });
-        let (form, last) = (forms[best], last.swap_remove(best));
-        choice.start = form.start();
+        let all = forms.iter().zip(last).zip(&said);
+        Ok(all.map(|((&form, last), said)| Tried { form, last, losses: Sharpness::losses(said) }).collect())
+    }
+
+    /// The form that was chosen, on all rows.
+    fn class_features(&self, chosen: Tried, targets: &ClassTargets, choice: Choice) -> Result<FoundFeatures> {
+        let Tried { form, last, .. } = chosen;
         if form == Form::Grids {
             return self.without_class_points(targets, choice);
         }
@@ -158,9 +205,9 @@ impl AdditiveSearch<'_> {
         if plain.whitened_features()?.1.iter().sum::<usize>() <= GRIDS_RANK {
             return Ok(FoundFeatures { warm: plain, each: Vec::new(), choice });
         }
-        let (warm, learned) = self.class_grids(self.rows, targets)?;
-        let fitted = Fitted { grids: Some(warm.clone()), learned };
-        Ok(FoundFeatures { warm, each: of_classes(&fitted, false)?, choice })
+        let fitted = self.class_grids(self.rows, targets)?;
+        let each = of_classes(&fitted, false)?;
+        Ok(FoundFeatures { warm: fitted.grids.unwrap_or(plain), each, choice })
     }
 
     fn class_centers(&self, targets: &ClassTargets) -> usize {
@@ -177,7 +224,7 @@ impl AdditiveSearch<'_> {
     }
 
     /// The grids of the columns that say most about any class, with a scale for each class and grid.
-    fn class_grids(&self, rows: &Rows, targets: &ClassTargets) -> Result<(WarmUp, LearnedPoints)> {
+    fn class_grids(&self, rows: &Rows, targets: &ClassTargets) -> Result<Fitted> {
         let mut grids = self.fitted(&self.base(rows)?, rows, None)?;
         let learned = self.with_outputs(Some(&mut grids), rows, targets, |all| {
             let learned = self.class_search(targets).without_points(all)?;
@@ -196,7 +243,7 @@ impl AdditiveSearch<'_> {
         let mut kept: Vec<usize> = order.into_iter().take_while(within).collect();
         kept.sort_unstable();
         if kept.len() == shares.len() || kept.is_empty() {
-            return Ok((grids, learned));
+            return Ok(Fitted { grids: Some(grids), learned });
         }
         let all = self.blocks_of(&grids);
         let blocks: Vec<_> = kept.iter().map(|&j| all[j].clone()).collect();
@@ -206,22 +253,22 @@ impl AdditiveSearch<'_> {
         let learned = self.with_outputs(Some(&mut grids), rows, targets, |all| {
             self.class_search(targets).without_points(all)
         })?;
-        Ok((grids, learned))
+        Ok(Fitted { grids: Some(grids), learned })
     }
 
-    /// The log-loss of the label of each held-out row.
-    fn label_losses(
+    /// The probabilities of all classes for each held-out row, with its class.
+    fn held_out(
         &self,
         fitted: &Fitted,
         (rows, targets): (&Rows, &ClassTargets),
         (held_out, labels): (&Rows, &ClassTargets),
-    ) -> Result<Vec<f64>> {
+    ) -> Result<Vec<(Vec<f64>, usize)>> {
         let mut grids = fitted.grids.clone();
         let posterior: PointsPosterior = self
             .with_outputs(grids.as_mut(), rows, targets, |all| fitted.learned.posterior(all, usize::MAX))?;
         let mut grids = grids.map(|grids| grids.with_rows(held_out.clone())).transpose()?;
         let latents = self.with_outputs(grids.as_mut(), held_out, labels, |all| posterior.predict(all))?;
-        Ok(log_losses(&latents, &labels.classes))
+        Ok(probabilities(&latents, &labels.classes))
     }
 
     /// Hands over the rows with the features of the grids and the targets of all classes.
@@ -232,7 +279,8 @@ impl AdditiveSearch<'_> {
         targets: &ClassTargets,
         then: impl FnOnce(&PointsRows) -> Result<T>,
     ) -> Result<T> {
-        let noise = PointsNoise::Fixed(1.0);
+        let noise =
+            if self.learns_noise()? { PointsNoise::AtLeast(1.0) } else { PointsNoise::Fixed(self.noise) };
         let each = targets.each.iter();
         let outputs: Vec<PointsOutput> =
             each.map(|(y, d)| PointsOutput { targets: y, relative_noise: Some(d), noise }).collect();
@@ -252,27 +300,19 @@ fn of_classes(fitted: &Fitted, with_points: bool) -> Result<Vec<Hyperparameters>
     (0..fitted.learned.scales.len()).map(of_class).collect()
 }
 
-/// −log p of the class of each row, given the latent values of all classes.
-fn log_losses(latents: &[Vec<Prediction>], classes: &[usize]) -> Vec<f64> {
-    let softmax = Softmax::new(latents.len());
-    let (mut work, mut p) = (Vec::new(), vec![0.0; latents.len()]);
-    let loss = |(i, &class): (usize, &usize)| {
+/// The probabilities of all classes for each row given their latent values, with the row's class.
+fn probabilities(latents: &[Vec<Prediction>], classes: &[usize]) -> Vec<(Vec<f64>, usize)> {
+    let (softmax, mut work) = (Softmax::new(latents.len()), Vec::new());
+    let row = |(i, &class): (usize, &usize)| {
         let (mean, variance): (Vec<f64>, Vec<f64>) =
             latents.iter().map(|own| (own[i].mean, own[i].variance)).unzip();
+        let mut p = vec![0.0; latents.len()];
         softmax.probabilities(&mean, &variance, &mut work, &mut p);
-        -p[class].max(f64::MIN_POSITIVE).ln()
+        (p, class)
     };
-    classes.iter().enumerate().map(loss).collect()
+    classes.iter().enumerate().map(row).collect()
 }
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
-/// Whether losses are smaller than those of a simpler form by more than the standard error of the difference.
-fn is_better(losses: &[f64], simpler: &[f64]) -> bool {
-    let gains: Vec<f64> = simpler.iter().zip(losses).map(|(s, l)| s - l).collect();
-    let (gain, n) = (mean(&gains), gains.len() as f64);
-    let variance = gains.iter().map(|g| (g - gain).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
-    gain > (variance / n).sqrt()
 }

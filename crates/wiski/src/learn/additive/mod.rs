@@ -108,6 +108,12 @@ impl Candidate {
 }
 
 impl AdditiveSearch<'_> {
+    /// Whether the noise is a hyperparameter.
+    fn learns_noise(&self) -> Result<bool> {
+        let any = Hyperparameters { kernels: Vec::new(), noise: self.noise };
+        Ok((self.space)(&any)?.learns_noise())
+    }
+
     /// Finds blocks, directions and hyperparameters for the rows.
     pub fn run(&self) -> Result<(WarmUp, Choice)> {
         if self.recurring > 0 { self.run_beside_levels() } else { self.run_smooth() }

@@ -13,8 +13,16 @@ use crate::error::{Error, Result, finite, length, positive};
 pub enum PointsNoise {
     /// Learned.
     Learned,
-    /// Known: 1 for class targets, whose relative noise is their noise.
+    /// Learned, and no smaller than this: 1 for class targets, whose relative noise is the least that they have.
+    AtLeast(f64),
+    /// Known: 1 where relative noise is the noise.
     Fixed(f64),
+}
+
+impl PointsNoise {
+    pub(super) fn is_learned(self) -> bool {
+        !matches!(self, Self::Fixed(_))
+    }
 }
 
 /// One function to be learned: centered targets with their noise.
@@ -199,7 +207,7 @@ fn check(rows: &PointsRows) -> Result<()> {
             length("relative noise", n, d.len())?;
             d.iter().enumerate().try_for_each(|(i, &d)| positive("relative noise", d, i))?;
         }
-        if let PointsNoise::Fixed(noise) = output.noise {
+        if let PointsNoise::AtLeast(noise) | PointsNoise::Fixed(noise) = output.noise {
             positive("noise", noise, 0)?;
         }
     }

@@ -152,7 +152,7 @@ impl Fit {
         for (scales, noise) in p.scales.iter().zip(&self.noise) {
             x.push(scales.points.ln());
             x.extend(scales.groups.iter().map(|c| c.ln()));
-            if *noise == PointsNoise::Learned {
+            if noise.is_learned() {
                 x.push(scales.noise.ln());
             }
         }
@@ -173,7 +173,7 @@ impl Fit {
         for (scales, noise) in p.scales.iter_mut().zip(&self.noise) {
             read(&mut scales.points);
             scales.groups.iter_mut().for_each(&mut read);
-            if *noise == PointsNoise::Learned {
+            if noise.is_learned() {
                 read(&mut scales.noise);
             }
         }
@@ -192,8 +192,10 @@ impl Fit {
         for ((scales, noise), &unit) in self.parameters.scales.iter().zip(&self.noise).zip(&self.units) {
             push(LOG_SCALE, unit);
             scales.groups.iter().for_each(|_| push(LOG_SCALE, 1.0));
-            if *noise == PointsNoise::Learned {
-                push(LOG_NOISE, unit);
+            match *noise {
+                PointsNoise::Learned => push(LOG_NOISE, unit),
+                PointsNoise::AtLeast(least) => push((0.0, LOG_NOISE.1 + (unit / least).ln().max(0.0)), least),
+                PointsNoise::Fixed(_) => {}
             }
         }
         Bounds::new(lo, hi)
@@ -225,7 +227,7 @@ impl Fit {
         };
         let mut next = slots.iter_mut();
         for (own, noise) in by_scales.iter().zip(&self.noise) {
-            let learned = (*noise == PointsNoise::Learned).then_some(&own.noise);
+            let learned = noise.is_learned().then_some(&own.noise);
             let all = std::iter::once(&own.points).chain(&own.groups).chain(learned);
             all.zip(&mut next).for_each(|(g, slot)| *slot = -g);
         }
@@ -256,7 +258,7 @@ impl Fit {
                 total += prior.log_density(value);
                 *slot -= value * prior.derivative(value);
             }
-            if *noise == PointsNoise::Learned {
+            if noise.is_learned() {
                 slots.next();
             }
         }
@@ -344,7 +346,7 @@ impl TiledRows {
 impl Objective for Fit {
     fn dim(&self) -> usize {
         let p = &self.parameters;
-        let learned = self.noise.iter().filter(|n| **n == PointsNoise::Learned).count();
+        let learned = self.noise.iter().filter(|n| n.is_learned()).count();
         let scales: usize = p.scales.iter().map(|s| 1 + s.groups.len()).sum();
         self.center_unknowns() + p.lengthscales.len() + scales + learned
     }
@@ -370,6 +372,7 @@ pub(super) fn start_scales(table: &Table, signal: f64) -> Vec<Scales> {
         let unit = t.mean_square();
         let noise = match t.noise {
             PointsNoise::Learned => unit * (1.0 - signal),
+            PointsNoise::AtLeast(noise) => 2.0 * noise,
             PointsNoise::Fixed(noise) => noise,
         };
         Scales { points: unit * signal, groups: vec![1.0; table.groups.len()], noise }

@@ -69,6 +69,17 @@ impl Sharpness {
         fitted
     }
 
+    /// −log p_y of each row, with the exponent that suits all of them.
+    pub(crate) fn losses(rows: &[(Vec<f64>, usize)]) -> Vec<f64> {
+        let (fitted, mut p) = (Self::fitted(rows), Vec::new());
+        let loss = |(said, class): &(Vec<f64>, usize)| {
+            p.clone_from(said);
+            fitted.apply(&mut p);
+            -p[*class].max(f64::MIN_POSITIVE).ln()
+        };
+        rows.iter().map(loss).collect()
+    }
+
     /// β.
     pub(crate) fn exponent(&self) -> f64 {
         self.b.exp()
