@@ -159,10 +159,10 @@ impl Learner {
     }
 
     /// Brings everything to the disk; what the model has become.
-    pub(crate) fn finish(&mut self) -> Result<Stored> {
+    pub(crate) fn finish(self) -> Result<Stored> {
         Ok(match self {
-            Self::Memory(stored) => (**stored).clone(),
-            Self::Journal { durable, .. } => {
+            Self::Memory(stored) => *stored,
+            Self::Journal { mut durable, .. } => {
                 durable.compact()?;
                 durable.stored().clone()
             }

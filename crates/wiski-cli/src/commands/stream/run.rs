@@ -175,43 +175,6 @@ impl<'a> Run<'a> {
         lines::is_alarm(off, Some(&answer), self.options.alarm)
     }
 
-    /// Predicts the rows that were held out.
-    fn test(&mut self, stored: &Stored, file: &str) -> Result<Figures> {
-        let (mut model, intervals) = (stored.model.clone(), &self.options.interval_options);
-        // They come from all over the file.
-        model.drop_corrections();
-        let model = &model;
-        let mut numbers = Prequential::default();
-        let mut classes = PrequentialClasses::default();
-        for row in &self.held_out {
-            match model.predict_noisy(&row.inputs, row.noise) {
-                Ok(Answer::Value(p)) => {
-                    if let Some(y) = row.target {
-                        let Model::Regressor(regressor) = model else { continue };
-                        numbers.record_with(&p, y, regressor.log_density(&p, y));
-                        let said = intervals.interval(model, &Answer::Value(p), Horizon::Ahead)?;
-                        said.iter().for_each(|interval| numbers.record_interval(interval, y));
-                    }
-                }
-                Ok(Answer::Class(p)) => {
-                    let Model::Classifier(classifier) = model else { continue };
-                    let class = classifier.classes().iter().position(|c| Some(c) == row.label.as_ref());
-                    classes.record(&p.probabilities, p.best, class);
-                    let set = classifier.set(&p, intervals.level(model), Horizon::Ahead)?;
-                    classes.record_set(class.is_some_and(|class| set.contains(&class)), set.len());
-                }
-                Err(error) => {
-                    let message = reading::rejection(&error, file, row, &stored.columns, model);
-                    self.bad.reject(row.number, message)?;
-                }
-            }
-        }
-        Ok(match model {
-            Model::Regressor(_) => Figures::Numbers(numbers, intervals.level(model)),
-            Model::Classifier(_) => Figures::Classes(classes, intervals.level(model)),
-        })
-    }
-
     /// Keeps what was learned before the stream had to end; the error, with where to go on.
     fn stop(mut self, error: anyhow::Error) -> anyhow::Error {
         self.progress.done();
@@ -224,7 +187,8 @@ impl<'a> Run<'a> {
             _ => None,
         };
         let said = output::message(&error);
-        match (self.keep(), next.filter(|_| self.options.shuffle.is_none())) {
+        let next = next.filter(|_| self.options.shuffle.is_none());
+        match (self.keep(), next) {
             (Ok(Some(path)), Some(next)) => anyhow!(
                 "{said}; the rows before it are learned: go on with --model {path} --resume --from-row {next}"
             ),
@@ -235,12 +199,12 @@ impl<'a> Run<'a> {
     }
 
     /// Writes the model and the predictions so far; the model's file.
-    fn keep(&mut self) -> Result<Option<String>> {
+    fn keep(self) -> Result<Option<String>> {
         let stored = self.learner.finish()?;
         let Some(path) = &self.options.model else { return Ok(None) };
         usable(&stored)?;
         persist::save(path, &stored)?;
-        self.predictions.take().map_or(Ok(()), Predictions::finish)?;
+        self.predictions.map_or(Ok(()), Predictions::finish)?;
         Ok(Some(path.display().to_string()))
     }
 
@@ -255,8 +219,11 @@ impl<'a> Run<'a> {
         }
         let mut stored = self.learner.finish()?;
         if !live && stored.model.is_ready() {
-            // The last rows came after the last search for features.
-            stored.finish_search()?;
+            // The last rows came after the last search for features. The model before it is for those who go on.
+            match self.options.model {
+                Some(_) => stored.finish_search()?,
+                None => stored.model.finish_search()?,
+            }
         }
         // The figures are those of a model that has ended its warm-up, with the rows that there are; the file has it as
         // it is, so that it can go on as if never interrupted. But not if its warm-up can have no end.
@@ -270,7 +237,7 @@ impl<'a> Run<'a> {
         }
         let mut holdout = None;
         if self.options.holdout > 0.0 {
-            holdout = Some(self.test(ended, feed.name())?);
+            holdout = Some(test(self.options, &self.held_out, &mut self.bad, ended, feed.name())?);
         }
         let mut summary = Summary {
             stored: ended,
@@ -315,4 +282,47 @@ fn usable(stored: &Stored) -> Result<Option<Stored>> {
     let mut ended = stored.clone();
     ended.model.finish_warm_up()?;
     Ok(Some(ended))
+}
+
+/// Predicts the rows that were held out.
+fn test(
+    options: &Stream,
+    held_out: &[Row],
+    bad: &mut BadRows,
+    stored: &Stored,
+    file: &str,
+) -> Result<Figures> {
+    let (mut model, intervals) = (stored.model.clone(), &options.interval_options);
+    // They come from all over the file.
+    model.drop_corrections();
+    let model = &model;
+    let mut numbers = Prequential::default();
+    let mut classes = PrequentialClasses::default();
+    for row in held_out {
+        match model.predict_noisy(&row.inputs, row.noise) {
+            Ok(Answer::Value(p)) => {
+                if let Some(y) = row.target {
+                    let Model::Regressor(regressor) = model else { continue };
+                    numbers.record_with(&p, y, regressor.log_density(&p, y));
+                    let said = intervals.interval(model, &Answer::Value(p), Horizon::Ahead)?;
+                    said.iter().for_each(|interval| numbers.record_interval(interval, y));
+                }
+            }
+            Ok(Answer::Class(p)) => {
+                let Model::Classifier(classifier) = model else { continue };
+                let class = classifier.classes().iter().position(|c| Some(c) == row.label.as_ref());
+                classes.record(&p.probabilities, p.best, class);
+                let set = classifier.set(&p, intervals.level(model), Horizon::Ahead)?;
+                classes.record_set(class.is_some_and(|class| set.contains(&class)), set.len());
+            }
+            Err(error) => {
+                let message = reading::rejection(&error, file, row, &stored.columns, model);
+                bad.reject(row.number, message)?;
+            }
+        }
+    }
+    Ok(match model {
+        Model::Regressor(_) => Figures::Numbers(numbers, intervals.level(model)),
+        Model::Classifier(_) => Figures::Classes(classes, intervals.level(model)),
+    })
 }
