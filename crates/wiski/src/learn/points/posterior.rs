@@ -18,7 +18,7 @@ use super::data::{PointsNoise, PointsRows, Table, Units};
 use super::fit::Parameters;
 use super::patterns::Patterns;
 use super::radial::{Radial, covariance, squared_distances, squared_norms};
-use super::tiles::{Centers, Tiles};
+use super::tiles::{Centers, Sums};
 use crate::error::{Result, length};
 use crate::posterior::Prediction;
 
@@ -53,9 +53,8 @@ impl PointsPosterior {
         let l = cholesky(k)?;
         let patterns = Patterns::new(table);
         let constants = Constants::new(table, &patterns);
-        let mut tiles = Tiles::<f64>::new(family, table, &patterns, z.ncols(), threads);
         let centers = Centers { z: z.as_ref(), inverse_lengthscales: &inverse, l: l.as_ref() };
-        let sums = tiles.forward(&centers);
+        let sums = Sums::of(family, table, &patterns, &centers, threads);
         let all = total(&sums);
         let scales = parameters.scales.clone();
         let one = |(c, own)| solve(c, (&sums, &all), &patterns, &constants, own);

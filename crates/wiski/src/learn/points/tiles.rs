@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use super::algebra::{Real, gram_of_columns, mirror, multiply, rounded, solve_lower, solve_upper};
 use super::data::Table;
-use super::patterns::Patterns;
+use super::patterns::{Patterns, Weighted};
 use super::radial::{Radial, squared_distances, squared_norms};
 use crate::simd::LANES;
 use crate::{interrupt, threads};
@@ -91,30 +91,7 @@ impl<T: Real> Tiles<T> {
         threads: usize,
     ) -> Self {
         let (p, outputs) = (table.grids.nrows(), table.targets.len());
-        let mut tiles = Vec::new();
-        for (k, rows) in patterns.rows.iter().enumerate() {
-            for rows in rows.chunks(TILE) {
-                let root: Vec<f64> = rows.iter().map(|r| r.weight.sqrt()).collect();
-                let index = |j: usize| rows[j].row;
-                let t = rows.len();
-                let features = Mat::from_fn(p + points, t, |a, j| {
-                    T::of(if a < p { root[j] * table.grids[(a, index(j))] } else { 0.0 })
-                });
-                let targets = Mat::from_fn(outputs, t, |c, j| {
-                    T::of(root[j] * patterns.weights[k][c] * table.targets[c].y[index(j)])
-                });
-                tiles.push(Tile {
-                    pattern: k,
-                    x: Mat::from_fn(table.dim(), t, |d, j| table.x[(d, index(j))]),
-                    scaled: Mat::zeros(table.dim(), t),
-                    norms: Vec::new(),
-                    features,
-                    slope: Mat::zeros(points, t),
-                    targets,
-                    root_weight: root,
-                });
-            }
-        }
+        let tiles = chunks(patterns).into_iter().map(|own| Tile::new(table, patterns, own, points)).collect();
         let (patterns, rows) = (patterns.rows.len(), patterns.rows.iter().map(Vec::len).sum());
         Self { family, all: tiles, grids: p, points, outputs, patterns, rows, threads }
     }
@@ -129,47 +106,17 @@ impl<T: Real> Tiles<T> {
 
     /// Fills the tiles' features and adds up what they say.
     pub(super) fn forward(&mut self, centers: &Centers) -> Sums {
-        let (p, outputs, patterns) = (self.grids + self.points, self.outputs, self.patterns);
-        let (family, grids) = (self.family, self.grids);
-        let l: Mat<T> = rounded(centers.l);
-        let norms = squared_norms(centers.z);
+        let (size, patterns) = ((self.grids, self.points, self.outputs), self.patterns);
+        let pass = Forward::new(self.family, self.grids, centers);
         let parts = self.in_parts(|tiles| {
-            let mut grams: Vec<Option<Mat<f64>>> = vec![None; patterns];
-            let mut linear = Mat::<f64>::zeros(p, outputs);
-            let (mut part, mut r2) = (Mat::<T>::zeros(p, p), Mat::zeros(norms.len(), TILE));
+            let mut part = PartialSums::new(size, patterns);
             // Who asked for the sums looks at the interrupt, too.
             for tile in tiles.iter_mut().take_while(|_| !interrupt::is_set()) {
-                tile.forward(family, grids, centers, &norms, l.as_ref(), &mut r2);
-                gram_of_columns(part.as_mut(), tile.features.as_ref());
-                let gram = grams[tile.pattern].get_or_insert_with(|| Mat::zeros(p, p));
-                add_lower(gram, &part);
-                let mut b = Mat::<T>::zeros(p, outputs);
-                multiply(b.as_mut(), false, tile.features.as_ref(), tile.targets.transpose(), 1.0);
-                for c in 0..outputs {
-                    linear
-                        .col_as_slice_mut(c)
-                        .iter_mut()
-                        .zip(b.col_as_slice(c))
-                        .for_each(|(s, v)| *s += v.wide());
-                }
+                part.add(tile, &pass);
             }
-            (grams, linear)
+            part
         });
-        let mut sums = Sums { grams: Vec::new(), linear: Mat::zeros(p, outputs) };
-        let mut totals: Vec<Option<Mat<f64>>> = vec![None; patterns];
-        for (grams, linear) in parts {
-            sums.linear += linear;
-            for (total, gram) in totals.iter_mut().zip(grams) {
-                match (total.as_mut(), gram) {
-                    (Some(total), Some(gram)) => *total += gram,
-                    (None, gram) => *total = gram,
-                    (Some(_), None) => {}
-                }
-            }
-        }
-        sums.grams = totals.into_iter().map(|g| g.unwrap_or_else(|| Mat::zeros(p, p))).collect();
-        sums.grams.iter_mut().for_each(mirror);
-        sums
+        total(parts, size, patterns)
     }
 
     /// From L, B_kᵀ (M×p each) and v_c (columns), both still without L⁻ᵀ, back to the kernel's arguments, after a forward
@@ -226,27 +173,146 @@ impl<T: Real> Tiles<T> {
     }
 }
 
-impl<T: Real> Tile<T> {
-    fn forward(
-        &mut self,
+impl Sums {
+    /// What rows say whose tiles are not kept, in double precision.
+    pub(super) fn of(
         family: Radial,
-        grids: usize,
+        table: &Table,
+        patterns: &Patterns,
         centers: &Centers,
-        z_norms: &[f64],
-        l: MatRef<'_, T>,
-        r2: &mut Mat<f64>,
-    ) {
-        let (t, m) = (self.x.ncols(), z_norms.len());
+        threads: usize,
+    ) -> Self {
+        let size = (table.grids.nrows(), centers.z.ncols(), table.targets.len());
+        let pass = Forward::<f64>::new(family, size.0, centers);
+        let chunks = chunks(patterns);
+        let parts = threads::map(threads, parts(chunks.len(), PARTS), |range| {
+            let mut part = PartialSums::new(size, patterns.rows.len());
+            for &own in chunks[range].iter().take_while(|_| !interrupt::is_set()) {
+                part.add(&mut Tile::new(table, patterns, own, size.1), &pass);
+            }
+            part
+        });
+        total(parts, size, patterns.rows.len())
+    }
+}
+
+/// What a forward pass needs to know of the centers.
+struct Forward<'a, T: Real> {
+    family: Radial,
+    grids: usize,
+    centers: &'a Centers<'a>,
+    z_norms: Vec<f64>,
+    l: Mat<T>,
+}
+
+impl<'a, T: Real> Forward<'a, T> {
+    fn new(family: Radial, grids: usize, centers: &'a Centers) -> Self {
+        Self { family, grids, centers, z_norms: squared_norms(centers.z), l: rounded(centers.l) }
+    }
+}
+
+/// What some of the tiles say, with memory for the next of them.
+struct PartialSums<T: Real> {
+    grams: Vec<Option<Mat<f64>>>,
+    linear: Mat<f64>,
+    gram: Mat<T>,
+    r2: Mat<f64>,
+}
+
+impl<T: Real> PartialSums<T> {
+    /// Of no tile; with so many grid features, centers and outputs.
+    fn new((grids, points, outputs): (usize, usize, usize), patterns: usize) -> Self {
+        let p = grids + points;
+        Self {
+            grams: vec![None; patterns],
+            linear: Mat::zeros(p, outputs),
+            gram: Mat::zeros(p, p),
+            r2: Mat::zeros(points, TILE),
+        }
+    }
+
+    /// Fills the features of a tile and adds what it says.
+    fn add(&mut self, tile: &mut Tile<T>, pass: &Forward<T>) {
+        let (p, outputs) = (self.linear.nrows(), self.linear.ncols());
+        tile.forward(pass, &mut self.r2);
+        gram_of_columns(self.gram.as_mut(), tile.features.as_ref());
+        let gram = self.grams[tile.pattern].get_or_insert_with(|| Mat::zeros(p, p));
+        add_lower(gram, &self.gram);
+        let mut b = Mat::<T>::zeros(p, outputs);
+        multiply(b.as_mut(), false, tile.features.as_ref(), tile.targets.transpose(), 1.0);
+        for c in 0..outputs {
+            let sums = self.linear.col_as_slice_mut(c).iter_mut();
+            sums.zip(b.col_as_slice(c)).for_each(|(s, v)| *s += v.wide());
+        }
+    }
+}
+
+/// What all tiles say, from what parts of them say.
+fn total<T: Real>(
+    parts: Vec<PartialSums<T>>,
+    (grids, points, outputs): (usize, usize, usize),
+    patterns: usize,
+) -> Sums {
+    let p = grids + points;
+    let mut linear = Mat::zeros(p, outputs);
+    let mut totals: Vec<Option<Mat<f64>>> = vec![None; patterns];
+    for part in parts {
+        linear += part.linear;
+        for (total, gram) in totals.iter_mut().zip(part.grams) {
+            match (total.as_mut(), gram) {
+                (Some(total), Some(gram)) => *total += gram,
+                (None, gram) => *total = gram,
+                (Some(_), None) => {}
+            }
+        }
+    }
+    let mut grams: Vec<Mat<f64>> =
+        totals.into_iter().map(|g| g.unwrap_or_else(|| Mat::zeros(p, p))).collect();
+    grams.iter_mut().for_each(mirror);
+    Sums { grams, linear }
+}
+
+/// The rows of each tile, with their pattern.
+fn chunks(patterns: &Patterns) -> Vec<(usize, &[Weighted])> {
+    let of_pattern = |(k, rows)| <[Weighted]>::chunks(rows, TILE).map(move |rows| (k, rows));
+    patterns.rows.iter().map(Vec::as_slice).enumerate().flat_map(of_pattern).collect()
+}
+
+impl<T: Real> Tile<T> {
+    fn new(table: &Table, patterns: &Patterns, (pattern, rows): (usize, &[Weighted]), points: usize) -> Self {
+        let (p, outputs, t) = (table.grids.nrows(), table.targets.len(), rows.len());
+        let root: Vec<f64> = rows.iter().map(|r| r.weight.sqrt()).collect();
+        let index = |j: usize| rows[j].row;
+        let features = Mat::from_fn(p + points, t, |a, j| {
+            T::of(if a < p { root[j] * table.grids[(a, index(j))] } else { 0.0 })
+        });
+        let targets = Mat::from_fn(outputs, t, |c, j| {
+            T::of(root[j] * patterns.weights[pattern][c] * table.targets[c].y[index(j)])
+        });
+        Self {
+            pattern,
+            x: Mat::from_fn(table.dim(), t, |d, j| table.x[(d, index(j))]),
+            scaled: Mat::zeros(table.dim(), t),
+            norms: Vec::new(),
+            features,
+            slope: Mat::zeros(points, t),
+            targets,
+            root_weight: root,
+        }
+    }
+
+    fn forward(&mut self, pass: &Forward<T>, r2: &mut Mat<f64>) {
+        let (t, m) = (self.x.ncols(), pass.z_norms.len());
         for j in 0..t {
             let columns = self.scaled.col_as_slice_mut(j).iter_mut().zip(self.x.col_as_slice(j));
-            columns.zip(centers.inverse_lengthscales).for_each(|((s, x), inverse)| *s = x * inverse);
+            columns.zip(pass.centers.inverse_lengthscales).for_each(|((s, x), inverse)| *s = x * inverse);
         }
         self.norms = squared_norms(self.scaled.as_ref());
         let mut r2 = r2.as_mut().subcols_mut(0, t);
-        squared_distances((centers.z, z_norms), (self.scaled.as_ref(), &self.norms), r2.rb_mut());
-        let mut k = self.features.as_mut().subrows_mut(grids, m);
-        family.values(r2.rb(), &self.root_weight, k.rb_mut(), self.slope.as_mut());
-        solve_lower(l, k);
+        squared_distances((pass.centers.z, &pass.z_norms), (self.scaled.as_ref(), &self.norms), r2.rb_mut());
+        let mut k = self.features.as_mut().subrows_mut(pass.grids, m);
+        pass.family.values(r2.rb(), &self.root_weight, k.rb_mut(), self.slope.as_mut());
+        solve_lower(pass.l.as_ref(), k);
     }
 
     fn backward(
