@@ -5,7 +5,7 @@ mod common;
 use common::rng;
 use rand::RngExt;
 use wiski::model::Remark;
-use wiski::{Kernel, OnlineRegressor, Settings};
+use wiski::{Features, Kernel, OnlineRegressor, Settings};
 
 /// Two inputs that matter and a clock, which does not but for a slow trend; the rows in a given order.
 fn rows(n: usize, order: impl Fn(usize) -> usize) -> Vec<([f64; 3], f64)> {
@@ -70,5 +70,27 @@ fn a_grid_too_coarse_for_its_function_says_so() {
         model.observe(&[x], (80.0 * x).sin()).unwrap();
     }
     let remarks = model.remarks();
-    assert!(matches!(remarks[..], [Remark::Coarse { column: 0, points: 12, .. }]), "{remarks:?}");
+    let [Remark::Coarse { column: 0, points: 12, wanted, .. }] = remarks[..] else { panic!("{remarks:?}") };
+    // More points than rows have no rows that tell their values.
+    assert!((100..=300).contains(&wanted), "{wanted}");
+}
+
+/// 5,000 columns: what says nothing by itself is not read, and that is said.
+#[test]
+fn a_very_wide_table_is_screened_and_says_so() {
+    let mut rng = rng(21);
+    let rows: Vec<Vec<f64>> = (0..300).map(|_| (0..5000).map(|_| rng.random::<f64>()).collect()).collect();
+    let truth = |x: &[f64]| 2.0 * x[7] + (5.0 * x[4000]).sin();
+    let settings = Settings { features: Features::Additive { directions: None }, ..Settings::default() };
+    let mut model = OnlineRegressor::new(5000, settings).unwrap();
+    for x in &rows[..250] {
+        model.step(x, truth(x)).unwrap();
+    }
+    model.finish_search().unwrap();
+    assert_eq!(model.remarks(), [Remark::Unread { columns: 4936, of: 5000 }]);
+    let text = model.remarks()[0].text(&[]);
+    assert!(text.starts_with("4936 of 5000 columns are not read"), "{text}");
+    let error = |x: &Vec<f64>| (model.predict(x).unwrap().mean - truth(x)).powi(2);
+    let mean_square = rows[250..].iter().map(error).sum::<f64>() / 50.0;
+    assert!(mean_square < 0.15, "{mean_square}");
 }

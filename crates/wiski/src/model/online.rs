@@ -222,6 +222,11 @@ impl<T: Task> Online<T> {
         let clock = |&column: &usize| Remark::Clock { column, is_followed };
         let clocks = if is_followed || self.settings.is_additive() { &self.rising[..] } else { &[] };
         let mut remarks: Vec<Remark> = clocks.iter().map(clock).collect();
+        let columns =
+            learner.encoder().ignored_columns().iter().filter(|column| !self.rising.contains(column)).count();
+        if columns > 0 {
+            remarks.push(Remark::Unread { columns, of: self.input_dim });
+        }
         remarks.extend(coarse_axes(learner.first(), &self.settings, self.input_dim));
         if self.ignored > 0 {
             remarks.push(Remark::OffGrid { rows: self.ignored });

@@ -14,6 +14,9 @@ use crate::learn::wanted_spacing;
 const RESOLVED: f64 = 1.0;
 const COARSER: f64 = 3.0;
 
+/// A grid may have so many points.
+const MOST_POINTS: usize = 1_000_000;
+
 /// Something that a user should know of, with what can be done about it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "remark", rename_all = "snake_case")]
@@ -26,6 +29,13 @@ pub enum Remark {
         /// Whether a grid follows it.
         is_followed: bool,
     },
+    /// Of very many columns only those are read that say most about the target by themselves.
+    Unread {
+        /// How many are not read.
+        columns: usize,
+        /// How many there are.
+        of: usize,
+    },
     /// A length-scale is not resolved by the points on its axis.
     Coarse {
         /// The number of the column.
@@ -34,7 +44,7 @@ pub enum Remark {
         points: usize,
         /// The length-scale, in spacings.
         spacings: f64,
-        /// The points that would resolve it.
+        /// The points that would resolve it, or as many of them as there are rows to tell their values.
         wanted: usize,
     },
     /// Rows lay too far outside to be learned, and were left to the prior.
@@ -75,8 +85,13 @@ impl Remark {
                 "{} rises like a clock and is left out: what comes next is like nothing before; a half-life lets old rows fade",
                 name(column)
             ),
+            Self::Unread { columns, of } => {
+                format!(
+                    "{columns} of {of} columns are not read: what they say by themselves is next to nothing"
+                )
+            }
             Self::Coarse { column, points, spacings, wanted } => format!(
-                "{points} points on {} are too few: its length-scale is {spacings:.2} of their spacing; about {wanted} would resolve it: give the grid as many, or learn the rows anew in random order and leave it to the model",
+                "{points} points on {} are too few: its length-scale is {spacings:.2} of their spacing; give the grid {wanted} or more, or learn the rows anew in random order and leave it to the model",
                 name(column)
             ),
             Self::OffGrid { rows } => {
@@ -119,11 +134,16 @@ pub(super) fn coarse_axes(model: &Wiski, settings: &Settings, input_dim: usize) 
         return Vec::new();
     }
     let hyper = model.hyperparameters();
+    let finer = |column: usize| grid.axes()[column].step() / wanted_spacing(&hyper, column);
+    // More points than rows have no rows that tell their values, and there is an end to what fits.
+    let all = (0..input_dim).map(|column| finer(column).max(1.0)).product::<f64>();
+    let most = (model.stats().count().min(MOST_POINTS as f64) / grid.len() as f64).max(1.0);
+    let within = (most / all).min(1.0).powf((input_dim as f64).recip());
     let coarse = |column: usize| {
         let axis = &grid.axes()[column];
         let spacings = model.kernels()[0].shortest_lengthscale(column) / axis.step();
-        let finer = axis.step() / wanted_spacing(&hyper, column);
-        let wanted = ((axis.points() as f64 * finer).ceil() as usize).max(axis.points() + 1);
+        let finer = finer(column);
+        let wanted = ((axis.points() as f64 * finer * within).ceil() as usize).max(axis.points() + 1);
         // What lies between the points matters only where rows do.
         let is_seen = model.stats().count() > grid.len() as f64;
         let is_coarse = spacings < RESOLVED || is_seen && finer > COARSER;
