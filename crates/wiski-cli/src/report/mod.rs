@@ -7,7 +7,6 @@
 mod classes;
 mod course;
 mod history;
-mod normal;
 mod page;
 mod recorder;
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use super::course::Course;
 use super::history::History;
-use super::normal::quantile;
 use super::thinned::Thinned;
 use super::{INTERVAL_WINDOW, MOST_WINDOWS, Report};
 use crate::intervals::percent;
 use std::f64::consts::TAU;
+use wiski::Prediction;
 use wiski_figures::{Calibration, CoverageWindows, Hyperparameters, LearningCurves, Residuals};
 
 /// Bins of the probability integral transform, and of the nominal levels 0.05, 0.1, …, 0.95, 0.99.
@@ -18,6 +18,9 @@ const LEVEL_95: usize = 18;
 /// The histogram of residuals: 40 bins of a quarter from −5 to 5.
 const REACH: f64 = 5.0;
 const BARS: usize = 40;
+
+/// Errors in deviations are standard normal if predictions are right.
+pub(super) const STANDARD: Prediction = Prediction { mean: 0.0, variance: 1.0, noise: 0.0 };
 
 /// Fed with each prediction and the target that followed; memory and time a row do not depend on their number.
 #[derive(Debug, Clone)]
@@ -47,9 +50,9 @@ impl Recorder {
             unit: unit.into(),
             skipped: 0,
             course: Course::new(),
-            reach: std::array::from_fn(|i| quantile(f64::midpoint(1.0, level(i)))),
+            reach: std::array::from_fn(|i| STANDARD.quantile(f64::midpoint(1.0, level(i)))),
             inside: [0.0; BINS + 1],
-            edges: std::array::from_fn(|i| quantile((i + 1) as f64 / BINS as f64)),
+            edges: std::array::from_fn(|i| STANDARD.quantile((i + 1) as f64 / BINS as f64)),
             pit: [0.0; BINS],
             bars: [0.0; BARS],
             sample: Thinned::new(),

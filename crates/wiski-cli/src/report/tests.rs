@@ -1,5 +1,6 @@
 //! The recorders against direct computation, and the files of a report.
 
+use super::recorder::STANDARD;
 use super::*;
 use wiski_figures::{LearningCurves, Metric};
 
@@ -62,10 +63,10 @@ fn a_recorder_equals_direct_computation() {
         let calibration = recorder.calibration();
         assert_eq!(calibration.nominal.len(), 20);
         for (level, observed) in calibration.nominal.iter().zip(&calibration.observed) {
-            close(*observed, share(&|z| 2.0 * normal::cdf(z.abs()) - 1.0 <= *level));
+            close(*observed, share(&|z| 2.0 * STANDARD.cumulative(z.abs()) - 1.0 <= *level));
         }
         for (i, count) in calibration.pit.iter().enumerate() {
-            close(*count, n * share(&|z| ((20.0 * normal::cdf(z)) as usize).min(19) == i));
+            close(*count, n * share(&|z| ((20.0 * STANDARD.cumulative(z)) as usize).min(19) == i));
         }
 
         let residuals = recorder.residuals();

@@ -37,6 +37,7 @@ use crate::error::{Error, Result, finite, length, positive};
 use crate::grid::Lattice;
 use crate::interp::{Placed, Placement, Weights};
 use crate::kernel::Kernel;
+use crate::normal;
 use crate::pool::Pool;
 use crate::prior::Prior;
 use crate::simd::dot;
@@ -75,6 +76,21 @@ impl Prediction {
     pub fn log_density(&self, y: f64) -> f64 {
         let total = self.variance + self.noise;
         -0.5 * ((y - self.mean).powi(2) / total + total.ln() + std::f64::consts::TAU.ln())
+    }
+
+    /// The probability Φ((y − mean)/std) of an observation up to `y`.
+    pub fn cumulative(&self, y: f64) -> f64 {
+        normal::cumulative((y - self.mean) / self.std())
+    }
+
+    /// The value mean + Φ⁻¹(p) std up to which an observation comes with probability 0 < p < 1.
+    ///
+    /// ```
+    /// let p = wiski::Prediction { mean: 1.0, variance: 3.0, noise: 1.0 };
+    /// assert!((p.quantile(0.975) - (1.0 + 2.0 * 1.959964)).abs() < 1e-6);
+    /// ```
+    pub fn quantile(&self, p: f64) -> f64 {
+        self.mean + normal::quantile(p) * self.std()
     }
 
     /// By how much the noise of an observation is multiplied that is off by more than `reach` deviations, each taken as at
