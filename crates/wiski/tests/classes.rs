@@ -382,7 +382,8 @@ fn labels_by_chance_are_noise() {
     };
     let (train, test) = (draw(400), draw(2000));
     let loss = |noise: NoiseModel| {
-        let settings = Settings { noise, ..Settings::default() };
+        let features = Features::Additive { directions: None };
+        let settings = Settings { noise, features, ..Settings::default() };
         let mut model = OnlineClassifier::new(8, Classes::discovered(), settings).unwrap();
         train.iter().for_each(|(x, label)| model.step(x, label).map(|_| ()).unwrap());
         model.finish_search().unwrap();

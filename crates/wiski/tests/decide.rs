@@ -10,7 +10,7 @@ use wiski::decide::{
 };
 use wiski::internals::decide::{BaseSamples, Incumbent, IntegratedVariance, SurrogateModel};
 use wiski::internals::posterior::{Joint, Surface, Surrogate, Workspace};
-use wiski::{Grid, Kernel, OnlineGp, Schedule, Wiski, persist};
+use wiski::{Grid, Interrupt, Kernel, OnlineGp, Schedule, Wiski, persist};
 
 const STEP: f64 = 1e-5;
 
@@ -586,6 +586,32 @@ fn noise_is_found_even_if_it_looked_like_waves_at_first() {
         let surrogate = optimizer.surrogate().unwrap();
         let noise = surrogate.scale().scale * surrogate.hyperparameters().unwrap().noise.sqrt();
         assert!(surrogate.is_exact() && noise > 5.0, "seed {seed}: noise {noise}");
+    }
+}
+
+/// The trials and the surrogate model have the same results, also where a fit after a result did not end.
+#[test]
+fn a_result_stays_learned_if_the_fit_after_it_does_not_end() {
+    for exact_until in [0, 500] {
+        let settings = OptimizerSettings { exact_until, ..OptimizerSettings::default() };
+        let mut optimizer = Optimizer::new(branin_space(), settings).unwrap();
+        let tell = |optimizer: &mut Optimizer| {
+            let x = optimizer.ask(1).unwrap().remove(0);
+            let stopped = Interrupt::new();
+            stopped.set();
+            stopped.watch(|| optimizer.tell(&x, branin(&x))).unwrap();
+        };
+        (0..7).for_each(|_| tell(&mut optimizer));
+        assert!(optimizer.surrogate().is_none(), "the first fit was interrupted");
+        let x = optimizer.ask(1).unwrap().remove(0);
+        optimizer.tell(&x, branin(&x)).unwrap();
+        for told in 9..14 {
+            tell(&mut optimizer);
+            assert_eq!((optimizer.trials().len(), optimizer.surrogate().unwrap().count()), (told, told));
+        }
+        assert_eq!(optimizer.take_failure(), None, "an interrupt is no failure");
+        optimizer.refit().unwrap();
+        assert_eq!(optimizer.surrogate().unwrap().count(), 13);
     }
 }
 

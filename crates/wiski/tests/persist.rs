@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use wiski::model::{DriftDetector, HalfLife, NoiseModel};
+use wiski::model::{DriftDetector, HalfLife, InputScaling, NoiseModel};
 use wiski::persist::{
     self, Answer, Columns, Durable, DurableOptions, Journal, Model, Persistent, Row, Stored, Sync, Target,
 };
 use wiski::{
-    Classes, Error, Features, Grid, Kernel, OnlineClassifier, OnlineGp, OnlineRegressor, Schedule, Settings,
-    Wiski,
+    Classes, Engine, Error, Features, Grid, Kernel, OnlineClassifier, OnlineGp, OnlineRegressor, Schedule,
+    Settings, Wiski,
 };
 
 /// A folder that is removed at the end.
@@ -480,6 +480,36 @@ fn a_crash_between_snapshot_and_new_journal_learns_nothing_twice() {
     fs::remove_file(scratch.path("model.wiski")).unwrap();
     let error = Durable::open(&scratch.0, options, || Ok(stored(6))).unwrap_err();
     assert!(matches!(error, Error::File { .. }) && error.to_string().contains("without the snapshot"));
+}
+
+/// What fails after a row is not the row's fault: it stays in the journal.
+#[test]
+fn a_failure_beside_the_rows_takes_none_out_of_the_journal() {
+    let scratch = Scratch::new("failure");
+    let options = DurableOptions { sync: Sync::EveryRow, compact_after: 1000, keep_rejected: false };
+    let doomed = || {
+        let settings = Settings {
+            engine: Engine::Sparse,
+            kernel: Some(Kernel::rbf(&[0.5]).unwrap()),
+            inputs: InputScaling::Bounds(vec![(-2.0, 2.0)]),
+            warm_up: Some(20),
+            ..Settings::default()
+        };
+        let model = OnlineRegressor::new(1, settings).unwrap();
+        let columns = Columns { inputs: vec!["a".into()], target: "y".into(), ..Columns::default() };
+        Stored::new(columns, Model::Regressor(Box::new(model)))
+    };
+    let (mut durable, _) = Durable::open(&scratch.0, options, doomed).unwrap();
+    let mut failures = 0;
+    for (i, (x, y)) in rows(50, 13).iter().enumerate() {
+        durable.step(&Row { x: &x[..1], target: Target::Value(*y), variance: None, time: None }).unwrap();
+        failures += usize::from(matches!(durable.take_failure(), Some(Error::WarmUp { .. })));
+        assert_eq!(durable.stored().model.count(), (i + 1) as f64);
+    }
+    assert!(failures > 1, "nothing failed");
+    drop(durable);
+    let (durable, recovered) = Durable::open(&scratch.0, options, doomed).unwrap();
+    assert_eq!((recovered.replayed, recovered.rejected, durable.stored().model.count()), (50, 0, 50.0));
 }
 
 #[test]

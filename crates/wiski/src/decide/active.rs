@@ -243,7 +243,7 @@ pub fn choose_rows(
     q: usize,
 ) -> Result<Vec<usize>> {
     let Some(process) = model.model() else {
-        return Err(Error::Unsupported { operation: "choosing rows", reason: "the warm-up is not over" });
+        return Err(Error::NotReady { operation: "choosing rows" });
     };
     let places = model.coordinates(pool)?;
     let criterion = match reference {
