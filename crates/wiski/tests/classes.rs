@@ -403,6 +403,34 @@ fn labels_by_chance_are_noise() {
     assert_eq!(factors, [1.0; 3]);
 }
 
+/// A class that one row in a thousand has, in a corner where it is the likelier one.
+#[test]
+fn a_class_of_one_in_a_thousand_is_learned() {
+    let mut rng = rng(31);
+    let mut draw = |n: usize| -> Vec<(Vec<f64>, &'static str)> {
+        let mut row = || {
+            let x = vec![rng.random::<f64>(), rng.random::<f64>()];
+            let is_rare = x[0] + x[1] > 1.95 && rng.random::<f64>() < 0.8;
+            (x, if is_rare { "rare" } else { "common" })
+        };
+        (0..n).map(|_| row()).collect()
+    };
+    let (train, test) = (draw(8000), draw(20_000));
+    let mut model = OnlineClassifier::new(2, Classes::discovered(), Settings::default()).unwrap();
+    train.iter().for_each(|(x, label)| model.step(x, label).map(|_| ()).unwrap());
+    model.finish_search().unwrap();
+    assert_eq!(model.take_failure(), None);
+    let share = test.iter().filter(|row| row.1 == "rare").count() as f64 / test.len() as f64;
+    let rare = model.classes().iter().position(|class| class == "rare").unwrap();
+    let said = |x: &[f64]| model.predict(x).unwrap().probabilities[rare];
+    let mean = test.iter().map(|(x, _)| said(x)).sum::<f64>() / test.len() as f64;
+    let entropy = -share * share.ln() - (1.0 - share) * (1.0 - share).ln();
+    let loss = score(&model, &test).log_loss();
+    assert!(loss < 0.5 * entropy, "{loss} {entropy}");
+    assert!((0.5..2.0).contains(&(mean / share)), "{mean} {share}");
+    assert!(said(&[0.99, 0.99]) > 100.0 * share && said(&[0.5, 0.5]) < 2.0 * share);
+}
+
 #[test]
 fn snapshots_answer_like_the_model_and_belong_to_it() {
     let data = rows(200, 12);
