@@ -224,7 +224,13 @@ impl WarmUp {
         let stats = self.stats()?;
         self.hyper = self.space.refit(&stats, &self.hyper, self.tolerance, optimizer, &mut self.pool)?.0;
         self.known = Some(stats);
+        self.release();
         Ok(())
+    }
+
+    /// Frees the memory of work that is done. A search compares many of these, and has them all at once.
+    pub(super) fn release(&mut self) {
+        (self.pool, self.spent, self.tapes) = (Pool::default(), None, Vec::new());
     }
 
     /// Full-batch Adam on both, as the paper pretrains. `watch` is called after every epoch with the number

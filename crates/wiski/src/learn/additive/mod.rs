@@ -89,6 +89,7 @@ struct Candidate {
 impl Candidate {
     fn push(&mut self, mut warm: WarmUp, held_out: &Rows) -> Result<()> {
         self.densities.extend(warm.densities(held_out)?);
+        warm.release();
         self.fits.push(warm);
         Ok(())
     }
