@@ -58,6 +58,13 @@ fn columns_that_only_look_like_clocks_are_read() {
     sorted.sort_by(|x, y| x.0[0].total_cmp(&y.0[0]));
     sorted.iter_mut().enumerate().for_each(|(i, row)| row.0[1] = (i as f64 * 0.618).fract());
     assert!(stream(&sorted).remarks().is_empty());
+    // Rounded ones in steps of one size, with any number of rows between.
+    let mut rng = rng(5);
+    let mut rounded = rows(1500, |i| i);
+    let mut bell = || (0..6).map(|_| rng.random::<f64>()).sum::<f64>();
+    rounded.iter_mut().for_each(|row| row.0[1] = (100.0 * bell()).round());
+    rounded.sort_by(|x, y| x.0[1].total_cmp(&y.0[1]));
+    assert_eq!(stream(&rounded).remarks(), []);
 }
 
 #[test]

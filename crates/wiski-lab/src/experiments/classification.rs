@@ -40,9 +40,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The paper's.
-    const PAPER: [Self; 3] = [Self::Wiski, Self::Exact, Self::Svgp];
-    /// And wiski's classifier as it comes.
+    /// The paper's, and wiski's classifier as it comes.
     const ALL: [Self; 4] = [Self::Wiski, Self::Exact, Self::Svgp, Self::Product];
 
     fn name(self) -> &'static str {
@@ -259,7 +257,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         let spacing = if set == "banana" { 0.0 } else { options.pick(0.03, 0.0) };
         let mut lines = Vec::new();
         let mut hindsight_line = None;
-        for &kind in options.pick(&Kind::PAPER[..], &Kind::ALL[..]) {
+        for kind in Kind::ALL {
             let most = options.pick(1000, usize::MAX);
             let setup = format!("{kind:?} spacing {spacing} rows {most} thinned to {}", test.len());
             let run = |seed: u64| {
@@ -349,7 +347,7 @@ fn ordered(options: &Options, folder: &Folder) -> anyhow::Result<()> {
     let side = 60;
     let axis: Vec<f64> = (0..side).map(|i| -1.0 + 2.0 * (f64::from(i) + 0.5) / f64::from(side)).collect();
     let cells: Vec<f64> = axis.iter().flat_map(|&y| axis.iter().flat_map(move |&x| [x, y])).collect();
-    for &kind in options.pick(&Kind::PAPER[..], &Kind::ALL[..]) {
+    for kind in Kind::ALL {
         let label = format!("banana in order, {}", kind.name());
         let run = || {
             let mut maps: Vec<(usize, Vec<f64>)> = Vec::new();

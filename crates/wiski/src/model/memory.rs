@@ -29,6 +29,8 @@ impl Restore for Memory {
 const FEWEST_RISING: usize = 50;
 /// A clock has ticked at least so many times.
 const FEWEST_TICKS: usize = 20;
+/// With so many rows for each tick, a day's or a month's, their number may vary.
+const MANY_ROWS: usize = 8;
 
 impl Memory {
     pub(crate) fn new(rows: Rows, times: Vec<f64>) -> Self {
@@ -92,19 +94,20 @@ impl Memory {
         (0..dim).filter(rises).collect()
     }
 
-    /// The columns that tick like a clock: none ever falls, and they rise in steps of about the same size. Values that were
-    /// sorted rise in steps of all sizes.
+    /// The columns that tick like a clock: none ever falls, they rise in steps of about the same size, and as many rows come
+    /// with one tick as with another. Values that were sorted rise in steps of all sizes, or, if they are rounded, with any
+    /// number of rows between.
     pub(crate) fn clock_columns(&self, dim: usize) -> Vec<usize> {
         let ticks = |&column: &usize| {
-            let values = self.rows.x.iter().skip(column).step_by(dim);
-            let mut steps: Vec<f64> =
-                values.clone().zip(values.skip(1)).map(|(a, b)| b - a).filter(|&s| s != 0.0).collect();
+            let values: Vec<f64> = self.rows.x.iter().skip(column).step_by(dim).copied().collect();
+            let steps = values.windows(2).map(|pair| pair[1] - pair[0]).filter(|&step| step != 0.0);
+            let steps: Vec<f64> = steps.collect();
             if steps.len() < FEWEST_TICKS || steps.iter().any(|&s| s < 0.0) {
                 return false;
             }
-            steps.sort_by(f64::total_cmp);
-            let quantile = |share: f64| steps[((steps.len() - 1) as f64 * share).round() as usize];
-            quantile(0.75) - quantile(0.25) <= 0.5 * quantile(0.5)
+            let rows = values.chunk_by(|a, b| a == b).map(|tick| tick.len() as f64).collect();
+            let is_regular = values.len() >= MANY_ROWS * steps.len() || are_alike(rows);
+            is_regular && are_alike(steps)
         };
         if self.len() < FEWEST_RISING { Vec::new() } else { (0..dim).filter(ticks).collect() }
     }
@@ -121,4 +124,11 @@ impl Memory {
     pub(crate) fn last_time(&self) -> Option<f64> {
         self.times.last().copied()
     }
+}
+
+/// Whether the middle half of some sizes differs by no more than half of their median.
+fn are_alike(mut sizes: Vec<f64>) -> bool {
+    sizes.sort_by(f64::total_cmp);
+    let quantile = |share: f64| sizes[((sizes.len() - 1) as f64 * share).round() as usize];
+    quantile(0.75) - quantile(0.25) <= 0.5 * quantile(0.5)
 }

@@ -176,7 +176,7 @@ impl<'a> Run<'a> {
     }
 
     /// Keeps what was learned before the stream had to end; the error, with where to go on.
-    fn stop(mut self, error: anyhow::Error) -> anyhow::Error {
+    fn stop(self, error: anyhow::Error) -> anyhow::Error {
         self.progress.done();
         if self.rows == 0 {
             return error;
