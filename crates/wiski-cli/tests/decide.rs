@@ -177,6 +177,7 @@ fn absurd_results_neither_end_nor_poison_a_search() {
         ("1e30", 0.6),
         ("inf", 0.6),
         ("nan", 0.6),
+        ("-inf", 0.9),
         ("1e308", 0.9),
         ("-1e30", 0.9),
         ("-1e200", 0.9),
@@ -190,6 +191,12 @@ fn absurd_results_neither_end_nor_poison_a_search() {
         assert!(output.status.success(), "{absurd}: {err}");
         let json: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(json["trials"], 25);
+        // Infinity is a value if it is bad; what is no number, or too good, is none.
+        match absurd {
+            "inf" => assert_eq!(json["failed"], 0, "{err}"),
+            "nan" | "-inf" => assert_ne!(json["failed"], 0, "{err}"),
+            _ => {}
+        }
         let best = &json["best"];
         assert!((best["x"]["x"].as_f64().unwrap() - 0.3).abs() < 0.05, "{absurd}: {json}");
         assert!(json["recommended"]["mean"].as_f64().unwrap().abs() < 0.05, "{absurd}: {json}");
