@@ -170,6 +170,12 @@ def test_no_setting_is_ignored(waves):
     np.testing.assert_array_equal(known.predict(X, return_std=True, include_noise=False)[1], latent)
     both = known.predict(X, return_std=True, noise=0.09 * ones)[1]
     np.testing.assert_allclose(both, np.sqrt(latent**2 + 0.09))
+    with pytest.raises(wiski.WiskiError, match="noise: with include_noise=False"):
+        known.predict(X, return_std=True, noise=0.09 * ones, include_noise=False)
+    # Metadata routing hands `noise` to every `predict`; that of means needs none, but it must fit.
+    np.testing.assert_array_equal(known.predict(X, noise=0.09 * ones), known.predict(X))
+    with pytest.raises(ValueError):
+        known.predict(X, noise=ones[:3])
 
 
 def test_the_order_of_fit_is_that_of_random_state(waves):
