@@ -13,7 +13,7 @@ use wiski::persist::{self, Columns, Stored};
 use wiski::shard::Shape;
 use wiski::{Error, Horizon, Interrupt, OnlineRegressor, Prediction};
 
-use crate::errors::{Failure, check_memory, detached, guarded, in_units, offset, reject};
+use crate::errors::{Failure, check_memory, detached, guarded, in_units, interruptible, offset, reject};
 use crate::estimator::estimator_methods;
 use crate::rows::{Rows, check_column, column};
 use crate::settings::{self, Parameters};
@@ -87,7 +87,7 @@ impl Regressor {
         target: String,
     ) -> PyResult<Self> {
         let (bounds, sums) = stats.parts()?;
-        let model = detached(py, || {
+        let model = interruptible(py, |_| {
             let mut settings = parameters.settings(bounds.len())?;
             settings.features = wiski::Features::Identity;
             settings.inputs = wiski::model::InputScaling::Bounds(bounds);
