@@ -11,7 +11,7 @@ use wiski::persist::{self, Columns, LabelKind, Stored};
 use wiski::{Classes, Error, Interrupt, OnlineClassifier, Unseen};
 
 use crate::errors::{Failure, detached, guarded, in_units, offset, reject};
-use crate::estimator::estimator_methods;
+use crate::estimator::{estimator_methods, warn_beyond};
 use crate::regressor::{IMAGE_FROM, horizon, matrix};
 use crate::rows::{Rows, check_column, column};
 use crate::settings::{self, Parameters};
@@ -109,6 +109,7 @@ impl Classifier {
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let rows = Rows::of(&x).of_width(self.input_dim)?;
         let n = rows.len();
+        warn_beyond(py, &self.state, &rows)?;
         if n == 1 {
             let row = rows.block(0..1);
             let p = self.state.brief(py, |state| Ok(state.model.predict(&row)?))?;

@@ -136,14 +136,17 @@ pub(crate) fn check_memory(what: &'static str, shape: [usize; 2], copies: usize)
     Vec::<f64>::new().try_reserve_exact(numbers).map_err(|_| failure)
 }
 
+/// A number to be read: six digits are enough to find it, and hide what rounding does.
+pub(crate) fn six_digits(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
 /// An error about a grid in the user's units, where its axes are the columns.
 pub(crate) fn in_units(error: Error, encoder: Option<&Encoder>) -> Error {
     let Some(encoder) = encoder.filter(|e| matches!(e.map(), FeatureMap::Identity(_))) else { return error };
     let raw = |axis: usize, value: f64| {
         let scaling = encoder.scaling();
-        let raw = value / scaling.factor.get(axis)? + scaling.shift.get(axis)?;
-        // Six digits are enough to find it, and hide what rounding does.
-        format!("{raw:.5e}").parse::<f64>().ok()
+        Some(six_digits(value / scaling.factor.get(axis)? + scaling.shift.get(axis)?))
     };
     let raw = |axis, value| raw(axis, value).unwrap_or(value);
     match error {

@@ -1,8 +1,16 @@
 //! What regressor and classifier have in common: what they know of their columns, how far they are, and their files.
 
+use std::ffi::CString;
 use std::sync::Arc;
 
+use pyo3::exceptions::PyUserWarning;
+use pyo3::prelude::*;
+
 use wiski::persist::{self, Columns, Stored};
+
+use crate::errors::six_digits;
+use crate::rows::{Beyond, Rows};
+use crate::shared::Shared;
 
 /// Fewer rows than this are learned where they come in, unless they may bring about a search.
 pub(crate) const FEW_ROWS: usize = 64;
@@ -11,6 +19,9 @@ pub(crate) const FEW_ROWS: usize = 64;
 pub(crate) trait Model: Clone {
     /// What readers predict from.
     type Snapshot;
+
+    /// The range of each column that the grid covers, unless the user has said what rows beyond it mean.
+    fn covered(&self) -> Option<Vec<(f64, f64)>>;
 
     /// The model as it is now, for readers.
     fn newest(&self) -> Option<Arc<Self::Snapshot>>;
@@ -58,6 +69,28 @@ impl<M: Model> State<M> {
     }
 }
 
+/// Warns of rows of which only the prior is known, once for all of them. The caller is a method of the Python class.
+pub(crate) fn warn_beyond<M: Model + Send>(
+    py: Python<'_>,
+    state: &Shared<State<M>>,
+    rows: &Rows<'_>,
+) -> PyResult<()>
+where
+    M::Snapshot: Send + Sync,
+{
+    let Some(covered) = state.brief(py, |state| Ok(state.model.covered()))? else { return Ok(()) };
+    let Some(Beyond { count, row, column, value }) = rows.beyond(&covered) else { return Ok(()) };
+    let name = state.brief(py, |state| Ok(state.columns.inputs.get(column).cloned()))?.unwrap_or_default();
+    let (lo, hi) = covered[column];
+    let [value, lo, hi] = [value, lo, hi].map(six_digits);
+    let text = format!(
+        "{count} of {} rows lie beyond the grid, where nothing but the prior is known: the first is row {row}, whose column '{name}' \
+         is {value} while the grid covers {lo} to {hi}; off_grid='error' rejects such rows",
+        rows.len(),
+    );
+    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &CString::new(text)?, 2)
+}
+
 /// An estimator whose `state` is a model of the library with its columns; the name of the estimator is that of the model
 /// in files. `mistaken` says what it is when it is not.
 macro_rules! estimator_methods {
@@ -66,6 +99,12 @@ macro_rules! estimator_methods {
 
         impl $crate::estimator::Model for $model {
             type Snapshot = $snapshot;
+
+            fn covered(&self) -> Option<Vec<(f64, f64)>> {
+                (self.settings().off_grid == wiski::OffGrid::Extend)
+                    .then(|| <$model>::covered(self))
+                    .flatten()
+            }
 
             fn newest(&self) -> Option<Arc<$snapshot>> {
                 self.snapshot()

@@ -20,8 +20,8 @@ use crate::shared::Shared;
 pub(crate) struct Optimizer(Shared<Search>);
 
 /// A dimension as Python gives it: name, lowest, highest, whether logarithmic, whether whole numbers, what to choose from,
-/// and on which choices it depends.
-type Given = (String, f64, f64, bool, bool, Vec<String>, Option<(String, Vec<usize>)>);
+/// on which choices it depends, and its steps.
+type Given = (String, f64, f64, bool, bool, Vec<String>, Option<(String, Vec<usize>)>, Option<f64>);
 
 fn strategy(text: &str) -> Result<Strategy, Failure> {
     let (name, greedy) = text.strip_prefix("greedy ").map_or((text, false), |rest| (rest, true));
@@ -105,10 +105,10 @@ impl Optimizer {
         known_noise: bool,
         seed: u64,
     ) -> PyResult<Self> {
-        let dimension = |(name, lo, hi, log, integer, choices, only_if): Given| {
+        let dimension = |(name, lo, hi, log, integer, choices, only_if, step): Given| {
             let scale = if log { Scale::Log } else { Scale::Linear };
             let plain = if choices.is_empty() {
-                Dimension { scale, integer, ..Dimension::linear(name, lo, hi) }
+                Dimension { scale, integer, step, ..Dimension::linear(name, lo, hi) }
             } else {
                 Dimension::choice(name, choices)
             };
@@ -269,7 +269,8 @@ impl Optimizer {
         self.0.brief(py, |search| {
             let given = |d: &Dimension| {
                 let only_if = d.only_if.clone().map(|c| (c.choice, c.among));
-                (d.name.clone(), d.lo, d.hi, d.scale == Scale::Log, d.integer, d.choices.clone(), only_if)
+                let is_log = d.scale == Scale::Log;
+                (d.name.clone(), d.lo, d.hi, is_log, d.integer, d.choices.clone(), only_if, d.step)
             };
             Ok(search.space().dimensions().iter().map(given).collect())
         })

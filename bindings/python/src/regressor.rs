@@ -13,8 +13,8 @@ use wiski::persist::{self, Columns, Stored};
 use wiski::shard::Shape;
 use wiski::{Error, Horizon, Interrupt, OnlineRegressor, Prediction};
 
-use crate::errors::{Failure, check_memory, detached, guarded, in_units, offset, reject};
-use crate::estimator::estimator_methods;
+use crate::errors::{Failure, check_memory, detached, guarded, in_units, interruptible, offset, reject};
+use crate::estimator::{estimator_methods, warn_beyond};
 use crate::rows::{Rows, check_column, column};
 use crate::settings::{self, Parameters};
 use crate::shared::Shared;
@@ -87,7 +87,7 @@ impl Regressor {
         target: String,
     ) -> PyResult<Self> {
         let (bounds, sums) = stats.parts()?;
-        let model = detached(py, || {
+        let model = interruptible(py, |_| {
             let mut settings = parameters.settings(bounds.len())?;
             settings.features = wiski::Features::Identity;
             settings.inputs = wiski::model::InputScaling::Bounds(bounds);
@@ -155,6 +155,7 @@ impl Regressor {
     ) -> PyResult<Bound<'py, PyAny>> {
         let rows = Rows::of(&x).of_width(self.input_dim)?;
         let n = rows.len();
+        warn_beyond(py, &self.state, &rows)?;
         if n == 1 {
             let row = rows.block(0..1);
             let p = self.state.brief(py, |state| Ok(said(&state.model, &row)?))?;

@@ -13,6 +13,14 @@ use crate::errors::Failure;
 /// Rows that are learned or predicted under one lock: some milliseconds of work.
 pub(crate) const BLOCK: usize = 256;
 
+/// Rows of which a value lies beyond the range of its column: how many, and the first with its first such value.
+pub(crate) struct Beyond {
+    pub(crate) count: usize,
+    pub(crate) row: usize,
+    pub(crate) column: usize,
+    pub(crate) value: f64,
+}
+
 /// The rows of a matrix in any memory layout.
 pub(crate) struct Rows<'a> {
     view: ArrayView2<'a, f64>,
@@ -54,6 +62,18 @@ impl<'a> Rows<'a> {
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (Range<usize>, Cow<'_, [f64]>)> {
         let ranges = (0..self.len()).step_by(BLOCK).map(|first| first..self.len().min(first + BLOCK));
         ranges.map(|range| (range.clone(), self.block(range)))
+    }
+
+    /// The rows beyond the ranges of their columns, if there are any. What is missing is nowhere.
+    pub(crate) fn beyond(&self, ranges: &[(f64, f64)]) -> Option<Beyond> {
+        let mut found: Option<Beyond> = None;
+        for (row, values) in self.view.rows().into_iter().enumerate() {
+            let is_out = |(value, (lo, hi)): (&f64, &(f64, f64))| value < lo || value > hi;
+            let Some(column) = values.iter().zip(ranges).position(is_out) else { continue };
+            let first = Beyond { count: 0, row, column, value: values[column] };
+            found.get_or_insert(first).count += 1;
+        }
+        found
     }
 
     /// Rejects infinities before anything is learned from any row, and NaN unless numbers may be missing.

@@ -65,7 +65,7 @@ impl Shard {
 
     /// The model of all rows, with hyperparameters learned from the sums.
     fn fit(&self, py: Python<'_>) -> PyResult<Regressor> {
-        self.0.long(py, |shard| Regressor::of_stored(shard.fit()?))
+        self.0.interruptible(py, |shard, _| Regressor::of_stored(shard.fit()?))
     }
 
     /// The number of rows learned.

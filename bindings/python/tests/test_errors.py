@@ -1,6 +1,9 @@
 """One family of exceptions, whose messages name the value and its place."""
 
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
@@ -170,6 +173,39 @@ def test_no_setting_is_ignored(waves):
     np.testing.assert_array_equal(known.predict(X, return_std=True, include_noise=False)[1], latent)
     both = known.predict(X, return_std=True, noise=0.09 * ones)[1]
     np.testing.assert_allclose(both, np.sqrt(latent**2 + 0.09))
+    with pytest.raises(wiski.WiskiError, match="noise: with include_noise=False"):
+        known.predict(X, return_std=True, noise=0.09 * ones, include_noise=False)
+    # Metadata routing hands `noise` to every `predict`; that of means needs none, but it must fit.
+    np.testing.assert_array_equal(known.predict(X, noise=0.09 * ones), known.predict(X))
+    with pytest.raises(ValueError):
+        known.predict(X, noise=ones[:3])
+
+
+@pytest.mark.parametrize("estimator", [OnlineGPRegressor, wiski.OnlineGPClassifier])
+def test_rows_beyond_the_grid_are_warned_of(waves, estimator):
+    X, y = waves
+    y = y if estimator is OnlineGPRegressor else y > 50
+    ask = "predict" if estimator is OnlineGPRegressor else "predict_proba"
+    far = np.array([X[0], [1e4, 0.0], X[1], [200.0, 3.0], [1e4, 3.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = estimator().fit(X, y)
+        for rows in (X, X[:1]):
+            getattr(model, ask)(rows)
+        # Here predictions widen with the distance, and there the user has said what they mean.
+        getattr(estimator(features="additive").fit(X, y), ask)(far)
+        getattr(estimator(off_grid="prior", bounds=[(100, 300), (-0.01, 0.01)]).fit(X, y), ask)(far)
+    for rows, words in [
+        (far, r"3 of 5 rows .* the prior .* row 1, whose column 'x0' is 10000 while the grid covers"),
+        (far[3:4], r"1 of 1 rows .* row 0, whose column 'x1' is 3 while the grid covers -0.01\d* to 0.01\d*;"),
+    ]:
+        with pytest.warns(UserWarning, match=words) as seen:
+            getattr(model, ask)(rows)
+        assert len(seen) == 1 and seen[0].filename == __file__
+    # A column with a name is named so.
+    frame = pd.DataFrame(X, columns=["speed", "slope"])
+    with pytest.warns(UserWarning, match="whose column 'speed'"):
+        getattr(estimator().fit(frame, y), ask)(pd.DataFrame(far, columns=frame.columns))
 
 
 def test_the_order_of_fit_is_that_of_random_state(waves):

@@ -148,6 +148,27 @@ def test_whole_numbers_choices_and_conditions(tmp_path):
         Optimizer({"a": {"min": 0}})
 
 
+def test_steps(tmp_path):
+    search = Optimizer({"rate": (-1, 0.6, 0.5), "width": (16, 64, 16, "int")})
+    for _ in range(12):
+        (point,) = search.ask()
+        assert point["rate"] in (-1, -0.5, 0, 0.5) and point["width"] in (16, 32, 48, 64), point
+        search.tell(point, (point["rate"] - 0.1) ** 2 + abs(point["width"] - 44) / 100)
+    assert search.best.x == {"rate": 0.0, "width": 48} and type(search.best.x["width"]) is int
+    search.save(tmp_path / "search.wiski")
+    assert wiski.load(tmp_path / "search.wiski").ask(2) == search.ask(2)
+    assert set(Optimizer([(0, 1, 0.25)]).ask(8).ravel()) <= {0, 0.25, 0.5, 0.75, 1}
+    for wrong, words in [
+        ((0, 1, -0.5), "0 to 1 cannot be gone in steps of -0.5"),
+        ((0.5, 9, 2, "int"), "other than whole numbers"),
+        ((1, 9, 2, "log"), "numbers on a linear scale"),
+        ((1, 9, "int", 2), "2 is not 'linear'"),
+        ((1, 9, True), "True is not 'linear'"),
+    ]:
+        with pytest.raises(wiski.WiskiError, match=words):
+            Optimizer({"a": wrong})
+
+
 @pytest.mark.parametrize("space", [{"x0": (0, 1), "x1": (0, 1)}, [(0, 1), (0, 1)]])
 def test_points_come_back_from_a_file_as_they_were(tmp_path, space):
     search = Optimizer(space)

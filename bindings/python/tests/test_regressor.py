@@ -195,7 +195,7 @@ def test_known_noise():
     np.testing.assert_allclose(observed**2, std**2 + noise, rtol=1e-12)
     _, covariance = model.predict(rows, return_cov=True, noise=noise)
     np.testing.assert_allclose(np.diag(covariance), observed**2, rtol=1e-9)
-    _, latent = model.predict(rows, return_std=True, noise=noise, include_noise=False)
+    _, latent = model.predict(rows, return_std=True, include_noise=False)
     np.testing.assert_array_equal(latent, std)
     with pytest.raises(wiski.WiskiError, match="must be positive"):
         model.predict(rows, return_std=True, noise=[0.0, 1.0])

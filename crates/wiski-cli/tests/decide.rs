@@ -121,6 +121,26 @@ fn ask_and_tell() {
 }
 
 #[test]
+fn numbers_go_in_steps() {
+    let folder = Folder::new();
+    folder.write(
+        "space.toml",
+        "[rate]\nmin = -1.0\nmax = 0.6\nstep = 0.5\n\n[width]\nmin = 16\nmax = 64\nstep = 16\ninteger = true\n",
+    );
+    let mut command = folder.command("optimize --space space.toml --steps 14 --json --quiet --state s.wiski");
+    let distance = "awk 'BEGIN { print ({rate}-0.4)^2 + (({width}-40)/16)^2 + {width}/1000 }'";
+    let output = command.args(["--command", distance]).output().unwrap();
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["best"]["x"], serde_json::json!({ "rate": 0.5, "width": 32 }), "{json}");
+    // The file knows them, too.
+    for line in folder.ok("optimize ask s.wiski -q 4").lines() {
+        let point: Value = serde_json::from_str(line).unwrap();
+        assert!([-1.0, -0.5, 0.0, 0.5].contains(&point["rate"].as_f64().unwrap()), "{point}");
+        assert!([16, 32, 48, 64].contains(&point["width"].as_u64().unwrap()), "{point}");
+    }
+}
+
+#[test]
 fn bad_spaces_and_options_are_rejected() {
     let folder = Folder::new();
     for (content, message) in [
@@ -128,6 +148,9 @@ fn bad_spaces_and_options_are_rejected() {
         ("[a]\nmin = 1\nmax = 0\n", "not an interval"),
         ("[a]\nmin = 0\nmax = 1\nscale = \"log\"\n", "positive values"),
         ("[a]\nmin = 0\nmax = 1\nsteps = 3\n", "steps"),
+        ("[a]\nmin = 0\nmax = 1\nstep = -0.5\n", "0 to 1 cannot be gone in steps of -0.5"),
+        ("[a]\nmin = 0.5\nmax = 9\nstep = 2\ninteger = true\n", "other than whole numbers"),
+        ("[a]\nmin = 1\nmax = 9\nstep = 2\nscale = \"log\"\n", "numbers on a linear scale"),
         ("[a\nmin = 0\n", "space.toml: line 1"),
         ("", "one to 50 dimensions"),
     ] {
@@ -177,6 +200,7 @@ fn absurd_results_neither_end_nor_poison_a_search() {
         ("1e30", 0.6),
         ("inf", 0.6),
         ("nan", 0.6),
+        ("-inf", 0.9),
         ("1e308", 0.9),
         ("-1e30", 0.9),
         ("-1e200", 0.9),
@@ -190,6 +214,12 @@ fn absurd_results_neither_end_nor_poison_a_search() {
         assert!(output.status.success(), "{absurd}: {err}");
         let json: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(json["trials"], 25);
+        // Infinity is a value if it is bad; what is no number, or too good, is none.
+        match absurd {
+            "inf" => assert_eq!(json["failed"], 0, "{err}"),
+            "nan" | "-inf" => assert_ne!(json["failed"], 0, "{err}"),
+            _ => {}
+        }
         let best = &json["best"];
         assert!((best["x"]["x"].as_f64().unwrap() - 0.3).abs() < 0.05, "{absurd}: {json}");
         assert!(json["recommended"]["mean"].as_f64().unwrap().abs() < 0.05, "{absurd}: {json}");

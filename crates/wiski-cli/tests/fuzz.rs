@@ -293,7 +293,7 @@ fn expressions_are_read_or_rejected() {
 
 #[test]
 fn space_files_are_read_or_rejected() {
-    let good = "[lr]\nmin = 1e-5\nmax = 0.1\nscale = \"log\"\n[depth]\nmin = 1\nmax = 8\ninteger = true\n[kind]\nchoices = [\"a\", \"b\", 3]\n[extra]\nmin = 0\nmax = 1\nonly_if = { kind = \"a\" }\n";
+    let good = "[lr]\nmin = 1e-5\nmax = 0.1\nscale = \"log\"\n[depth]\nmin = 1\nmax = 8\ninteger = true\nstep = 2\n[kind]\nchoices = [\"a\", \"b\", 3]\n[extra]\nmin = 0\nmax = 1\nonly_if = { kind = \"a\" }\n";
     let folder = Folder::new();
     fuzz("space", RUNS, &[good.as_bytes().to_vec()], |bytes| {
         folder.write("space.toml", bytes);

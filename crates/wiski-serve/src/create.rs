@@ -77,6 +77,7 @@ pub struct Axis {
     scale: Scale,
     #[serde(default)]
     integer: bool,
+    step: Option<f64>,
     #[serde(default)]
     choices: Vec<String>,
     only_if: Option<Condition>,
@@ -84,11 +85,11 @@ pub struct Axis {
 
 impl Axis {
     fn dimension(self) -> Result<Dimension> {
-        let Self { name, lo, hi, scale, integer, choices, only_if } = self;
+        let Self { name, lo, hi, scale, integer, step, choices, only_if } = self;
         // Choices say what the ends are.
         let dimension = match (lo, hi) {
             _ if !choices.is_empty() => Dimension::choice(name, choices),
-            (Some(lo), Some(hi)) => Dimension { scale, integer, ..Dimension::linear(name, lo, hi) },
+            (Some(lo), Some(hi)) => Dimension { scale, integer, step, ..Dimension::linear(name, lo, hi) },
             _ => return reject(&name, "a dimension has 'lo' and 'hi', or 'choices'"),
         };
         Ok(Dimension { only_if, ..dimension })

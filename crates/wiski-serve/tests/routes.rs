@@ -364,7 +364,7 @@ async fn a_search_of_two_objectives_has_a_front() {
     let server = Server::new();
     let model = json!({
         "name": "s", "kind": "optimizer", "goals": ["minimize", "maximize"], "constraints": ["x too small"],
-        "space": [{ "name": "x", "lo": 0, "hi": 1 }, { "name": "n", "lo": 1, "hi": 9, "integer": true },
+        "space": [{ "name": "x", "lo": 0, "hi": 1 }, { "name": "n", "lo": 1, "hi": 9, "integer": true, "step": 3 },
                   { "name": "how", "choices": ["good", "bad"] }],
     });
     server.post("/v2/models", model).await.ok();
@@ -378,6 +378,7 @@ async fn a_search_of_two_objectives_has_a_front() {
                 let x = p["x"].as_f64().unwrap();
                 // Whole numbers come as such.
                 let n = p["n"].as_u64().unwrap() as f64;
+                assert!([1.0, 4.0, 7.0].contains(&n), "{n}");
                 let worse = if p["how"] == "bad" { 1.0 } else { 0.0 };
                 let mut told = p.clone();
                 told["value"] = json!(x * x + worse + 0.1 * (n - 4.0).abs());

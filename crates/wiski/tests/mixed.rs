@@ -60,6 +60,30 @@ fn no_whole_point_is_tried_twice_while_there_are_others() {
 }
 
 #[test]
+fn numbers_lie_on_their_steps() {
+    let space = Space::new(vec![
+        Dimension::linear("rate", 0.1, 0.4).with_step(0.1),
+        Dimension { integer: true, ..Dimension::linear("width", 8.0, 50.0) }.with_step(16.0),
+    ])
+    .unwrap();
+    assert_eq!(space.values(&[1.0, 1.0]), [0.1 + 3.0 * 0.1, 40.0]);
+    assert_eq!(space.values(&[0.51, 0.15]), [0.1 + 2.0 * 0.1, 8.0]);
+    // Twelve points, and the best one between two steps of both numbers: every one that is proposed is new.
+    let search = run(&space, 12, 5, |x| (x[0] - 0.24).powi(2) + ((x[1] - 30.0) / 40.0).powi(2));
+    assert!(search.trials().iter().all(|t| space.values(&space.to_unit(&t.x).unwrap()) == t.x));
+    let design = 2 * 2 + 3;
+    for (i, trial) in search.trials().iter().enumerate().skip(design) {
+        assert!(search.trials()[..i].iter().all(|t| t.x != trial.x), "{:?} again", trial.x);
+    }
+    assert_eq!(search.best().unwrap().x, [0.1 + 0.1, 24.0]);
+
+    let wrong = |d: Dimension| Space::new(vec![d]).unwrap_err().to_string();
+    assert!(wrong(Dimension::linear("a", 0.0, 1.0).with_step(2.0)).contains("in steps of 2"));
+    assert!(wrong(Dimension::linear("a", 0.0, 1.0).with_step(f64::NAN)).contains("in steps of NaN"));
+    assert!(wrong(Dimension::log("a", 1.0, 9.0).with_step(1.0)).contains("linear scale"));
+}
+
+#[test]
 fn what_is_not_there_makes_no_difference() {
     let space = Space::new(vec![
         Dimension::choice("kind", names(&["svm", "forest"])),

@@ -199,7 +199,7 @@ class Surface:
     def predict(self, x: _Array) -> tuple[_Array, _Array]: ...
     def vjp(self, x: _Array, by_mean: _Array, by_covariance: _Array) -> _Array: ...
 
-_Dimension = tuple[str, float, float, bool, bool, list[str], tuple[str, list[int]] | None]
+_Dimension = tuple[str, float, float, bool, bool, list[str], tuple[str, list[int]] | None, float | None]
 
 @final
 class Optimizer:

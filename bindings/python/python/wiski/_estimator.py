@@ -51,6 +51,7 @@ PARAMETERS = """features : str, default="auto"
         Columns that are levels 0, 1, ..., by name or number, with how many there are.
     off_grid : {"extend", "error", "prior"}, default="extend"
         What to do with rows off the grid: let it grow, reject them, or answer with the prior and learn nothing.
+        A prediction lets no grid grow: with "extend" the prior answers there, and a warning says so.
     max_grid_points : int, default=16384
         The largest number of points to which a grid may grow by itself; one that is asked for may have a million.
     engine : {"auto", "dense", "sparse", "krylov"}, default="auto"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import numbers
 import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +38,7 @@ class Optimizer:
     ----------
     space : mapping or sequence
         One to fifty dimensions, each ``(low, high)``, ``(low, high, "log")``, ``(low, high, "int")`` or
-        ``(low, high, "log", "int")``; or a choice without an order, as ``["adam", "sgd"]`` or
+        ``(low, high, "log", "int")``; with steps, ``(low, high, step)`` or ``(low, high, step, "int")``; or a choice without an order, as ``["adam", "sgd"]`` or
         ``{"choices": [16, 32, None]}``, which counts as as many dimensions as there are choices. One that is there only
         for some choices says so, as ``{"range": (0, 1), "only_if": {"solver": ["sgd"]}}``, after that choice. With a
         mapping from names, points are dictionaries, whose whole numbers are ``int``; with a sequence, arrays.
@@ -134,7 +135,7 @@ class Optimizer:
     def _named_point(self, space: Any, row: list[float]) -> dict[str, Any]:
         """A point with its names, without what is not there."""
         point: dict[str, Any] = {}
-        for (name, _, _, _, whole, texts, only_if), value in zip(space, row):
+        for (name, _, _, _, whole, texts, only_if, _), value in zip(space, row):
             if only_if is not None and not self._holds(only_if, point):
                 continue
             if texts:
@@ -153,7 +154,7 @@ class Optimizer:
     def _coordinates(self, space: Any, point: Mapping[str, Any]) -> list[float]:
         """What a user said about a point, as numbers; what is not there may be missing."""
         row = []
-        for name, low, _, _, _, texts, only_if in space:
+        for name, low, _, _, _, texts, only_if, _ in space:
             if only_if is not None and not self._holds(only_if, point):
                 row.append(low)
             elif name not in point:
@@ -274,7 +275,7 @@ def _table(values: np.ndarray, name: str, X: np.ndarray, width: int) -> np.ndarr
     return table
 
 
-_Given = tuple[str, float, float, bool, bool, list[str], "tuple[str, list[int]] | None"]
+_Given = tuple[str, float, float, bool, bool, list[str], "tuple[str, list[int]] | None", "float | None"]
 
 
 def _dimension(name: str, entry: Any, known: dict[str, Sequence[Any]]) -> _Given:
@@ -294,16 +295,17 @@ def _dimension(name: str, entry: Any, known: dict[str, Sequence[Any]]) -> _Given
     if len(entry) < 2:
         raise WiskiError(f"{name}: {entry!r} does not say from where to where")
     low, high, *how = entry
+    step = float(how.pop(0)) if how and isinstance(how[0], numbers.Real) and not isinstance(how[0], bool) else None
     unknown = [word for word in how if word not in ("log", "int", "linear")]
     if unknown:
-        raise WiskiError(f"{name}: {unknown[0]!r} is not 'linear', 'log' or 'int'")
-    return name, float(low), float(high), "log" in how, "int" in how, [], only_if
+        raise WiskiError(f"{name}: {unknown[0]!r} is not 'linear', 'log' or 'int', nor a step right after the range")
+    return name, float(low), float(high), "log" in how, "int" in how, [], only_if, step
 
 
 def _choice(name: str, choices: Iterable[Any], only_if: Any, known: dict[str, Sequence[Any]]) -> _Given:
     known[name] = choices = tuple(choices)
     texts = [choice if isinstance(choice, str) else repr(choice) for choice in choices]
-    return name, 0.0, float(len(choices) - 1), False, True, texts, only_if
+    return name, 0.0, float(len(choices) - 1), False, True, texts, only_if, None
 
 
 def _condition(name: str, only_if: Any, known: Mapping[str, Sequence[Any]]) -> tuple[str, list[int]]:

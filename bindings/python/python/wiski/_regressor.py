@@ -305,7 +305,7 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
             Whether deviation and covariance are those of observations or of the function. None is those of observations
             where their noise is known: always, unless with ``known_noise`` and without ``noise``.
         noise : array-like of shape (n_rows,), default=None
-            The noise variance of an observation at each row, with ``known_noise``.
+            The noise variance of an observation at each row, with ``known_noise``. Means do not depend on it.
 
         Returns
         -------
@@ -320,6 +320,8 @@ class OnlineGPRegressor(RegressorMixin, OnlineGP):
                 raise WiskiError("noise: this model learns its noise; known_noise=True takes that of each row")
             if not (np.isfinite(noise) & (noise > 0)).all():
                 raise WiskiError("noise: every variance must be positive and finite")
+            if include_noise is False:
+                raise WiskiError("noise: with include_noise=False deviations are the function's, to which no noise is added")
         elif include_noise and self.known_noise:
             raise WiskiError("include_noise: the noise of each row is known here, so noise= must say it")
         include_noise = include_noise is not False

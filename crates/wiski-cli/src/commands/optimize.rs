@@ -33,6 +33,7 @@ use crate::output::say;
 ///     min = 1
 ///     max = 8
 ///     integer = true
+///     step = 1           # counted from min; numbers that need not be whole may have steps, too
 ///
 ///     [solver]
 ///     choices = ["adam", "sgd", "lbfgs"]

@@ -1,4 +1,4 @@
-//! Points of spaces with choices and whole numbers: criteria are judged where a point can be.
+//! Points of spaces with choices, whole numbers and steps: criteria are judged where a point can be.
 //!
 //! A climb in the cube ends between the corners that choices stand for, and between whole numbers; what it promises there
 //! the nearest point need not keep, and the same point may be proposed for ever. So for every combination of choices
@@ -26,7 +26,7 @@ const SPREAD: usize = 256;
 
 /// Whether points of a space lie anywhere in the cube.
 pub(super) fn is_continuous(space: &Space) -> bool {
-    space.dimensions().iter().all(|d| d.choices.is_empty() && !d.integer)
+    space.dimensions().iter().all(|d| d.choices.is_empty() && !d.is_spaced())
 }
 
 /// The point of a space that promises most by a criterion, in coordinates [−1, 1], within `sides`. `taken` are points
@@ -149,11 +149,11 @@ fn fixed(space: &Space, picked: &[usize]) -> Vec<Option<f64>> {
     space.dimensions().iter().zip(picked).flat_map(own).collect()
 }
 
-/// Moves whole numbers, one after the other, to the neighbor that promises more.
+/// Moves whole numbers and steps, one after the other, to the neighbor that promises more.
 fn round(space: &Space, x: &mut [f64], value: &mut dyn FnMut(&[f64]) -> Result<f64>) -> Result<()> {
     let mut first = 0;
     for d in space.dimensions() {
-        if d.integer && d.choices.is_empty() {
+        if d.is_spaced() {
             let mut sides = d.neighbors(0.5 * (x[first] + 1.0)).map(|u| 2.0 * u - 1.0);
             x[first] = sides[0];
             let below = value(x)?;

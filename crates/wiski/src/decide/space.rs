@@ -58,6 +58,10 @@ pub struct Dimension {
     /// Whether only whole numbers make sense: they are rounded when asked for.
     #[serde(default)]
     pub integer: bool,
+    /// How far apart the values are that make sense, counted from `lo`; on a linear scale only. With `integer` both are
+    /// whole numbers. None where there are no steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<f64>,
     /// The names of what can be chosen, without an order; the value is the place in this list. Empty for a number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
@@ -75,6 +79,7 @@ impl Dimension {
             hi,
             scale: Scale::Linear,
             integer: false,
+            step: None,
             choices: Vec::new(),
             only_if: None,
         }
@@ -89,6 +94,13 @@ impl Dimension {
     pub fn choice(name: impl Into<String>, choices: Vec<String>) -> Self {
         let hi = choices.len().saturating_sub(1) as f64;
         Self { integer: true, choices, ..Self::linear(name, 0.0, hi) }
+    }
+
+    /// The same, with values at `lo`, `lo + step` and so on up to `hi`.
+    #[must_use]
+    pub fn with_step(mut self, step: f64) -> Self {
+        self.step = Some(step);
+        self
     }
 
     /// The same, there only if one of the given things was chosen in a dimension before.
@@ -122,7 +134,29 @@ impl Dimension {
         if self.scale == Scale::Log && self.lo <= 0.0 {
             return reject(format!("a logarithmic scale needs positive values, not {}", self.lo));
         }
+        let Some(step) = self.step else { return Ok(()) };
+        if !self.choices.is_empty() || self.scale == Scale::Log {
+            return reject("steps are for numbers on a linear scale".into());
+        }
+        if !(step > 0.0 && step <= self.hi - self.lo) {
+            return reject(format!("{} to {} cannot be gone in steps of {step}", self.lo, self.hi));
+        }
+        if self.integer && (step.fract() != 0.0 || self.lo.fract() != 0.0) {
+            return reject(format!("from {} in steps of {step} there are other than whole numbers", self.lo));
+        }
         Ok(())
+    }
+
+    /// Whether it is a number that cannot lie anywhere between its ends.
+    pub(super) fn is_spaced(&self) -> bool {
+        self.choices.is_empty() && (self.integer || self.step.is_some())
+    }
+
+    /// The value after so many steps, or after all there are.
+    fn after(&self, count: f64, step: f64) -> f64 {
+        // Three steps of a tenth are not quite three tenths.
+        let all = ((self.hi - self.lo) / step * (1.0 + 1e-9)).floor();
+        (self.lo + count.clamp(0.0, all) * step).min(self.hi)
     }
 
     /// From the coordinates in the unit cube to a value.
@@ -131,26 +165,36 @@ impl Dimension {
             let largest = (0..u.len()).max_by(|&i, &j| u[i].total_cmp(&u[j]));
             return largest.unwrap_or(0) as f64;
         }
-        let u = u[0];
-        let value = match self.scale {
-            Scale::Linear => self.lo + u * (self.hi - self.lo),
-            Scale::Log => (self.lo.ln() + u * (self.hi.ln() - self.lo.ln())).exp(),
-        };
-        let value = if self.integer { value.round() } else { value };
-        value.clamp(self.lo, self.hi)
+        let value = self.number(u[0]);
+        match self.step {
+            Some(step) => self.after(((value - self.lo) / step).round(), step),
+            None if self.integer => value.round().clamp(self.lo, self.hi),
+            None => value.clamp(self.lo, self.hi),
+        }
     }
 
-    /// The coordinates of the whole numbers on both sides of one.
-    pub(super) fn neighbors(&self, u: f64) -> [f64; 2] {
-        let value = match self.scale {
+    /// What a coordinate stands for where a number may lie anywhere.
+    fn number(&self, u: f64) -> f64 {
+        match self.scale {
             Scale::Linear => self.lo + u * (self.hi - self.lo),
             Scale::Log => (self.lo.ln() + u * (self.hi.ln() - self.lo.ln())).exp(),
+        }
+    }
+
+    /// The coordinates of the whole numbers, or of the steps, on both sides of one.
+    pub(super) fn neighbors(&self, u: f64) -> [f64; 2] {
+        let value = self.number(u);
+        let sides = if let Some(step) = self.step {
+            let steps = (value - self.lo) / step;
+            [steps.floor(), steps.ceil()].map(|count| self.after(count, step))
+        } else {
+            // The ends of an interval need not be whole.
+            let (lo, hi) = (self.lo.ceil(), self.hi.floor().max(self.lo.ceil()));
+            [value.floor(), value.ceil()].map(|whole| whole.clamp(lo, hi))
         };
-        // The ends of an interval need not be whole.
-        let (lo, hi) = (self.lo.ceil(), self.hi.floor().max(self.lo.ceil()));
-        [value.floor(), value.ceil()].map(|whole| {
+        sides.map(|side| {
             let mut own = Vec::with_capacity(1);
-            self.unit(whole.clamp(lo, hi), &mut own);
+            self.unit(side, &mut own);
             own[0]
         })
     }

@@ -7,6 +7,7 @@ use super::relative_noise::RelativeNoise;
 use super::start;
 use crate::error::{Error, Result, finite, length, positive};
 use crate::feature::{Column, FeatureMap, Linear, Moments, Normalizer, Scaling, Source, Tape};
+use crate::grid::{Axis, Lattice};
 use crate::learn::Adam;
 use crate::pool::Scratch;
 use crate::posterior::Prediction;
@@ -420,6 +421,27 @@ impl Encoder {
     /// The number of input columns.
     pub fn input_dim(&self) -> usize {
         self.scaling.input_dim()
+    }
+
+    /// The range of each input column that a lattice covers, to rounding, if it is one grid whose axes are the columns.
+    pub(crate) fn covered(&self, lattice: &Lattice) -> Option<Vec<(f64, f64)>> {
+        let ([grid], None) = (lattice.grids(), lattice.points()) else { return None };
+        let ColumnScaling { shift, factor, limit, read, recurring, .. } = &self.scaling;
+        if !matches!(self.map, FeatureMap::Identity(_)) || read.is_some() || !recurring.is_empty() {
+            return None;
+        }
+        let range = |(k, axis): (usize, &Axis)| {
+            let slack = 1e-9 * (axis.hi() - axis.lo());
+            // What is pulled in to where the grid is lies nowhere beyond it.
+            let is_end = |end: f64| end.abs() < limit[k];
+            let raw = |end: f64| end / factor[k] + shift[k];
+            let (lo, hi) = (axis.lo() - slack, axis.hi() + slack);
+            (
+                if is_end(lo) { raw(lo) } else { f64::NEG_INFINITY },
+                if is_end(hi) { raw(hi) } else { f64::INFINITY },
+            )
+        };
+        Some(grid.axes().iter().enumerate().map(range).collect())
     }
 
     /// The columns that the model does not read, since they say nothing about the target by themselves; empty unless

@@ -51,6 +51,14 @@ macro_rules! stream_methods {
                 self.online.ignored()
             }
 
+            /// The range of each column within which predictions follow from what was learned, if the model is one grid whose
+            /// axes are the columns: beyond it only the prior is known. `None` for other models, whose intervals widen with the
+            /// distance, and during the warm-up.
+            pub fn covered(&self) -> Option<Vec<(f64, f64)>> {
+                let learner = self.online.learner.as_ref()?;
+                learner.encoder().covered(learner.first().stats().lattice())
+            }
+
             /// What a user should know about the data and the fit: a clock among the columns, a grid too coarse, rows left out.
             pub fn remarks(&self) -> Vec<$crate::model::Remark> {
                 self.online.remarks()

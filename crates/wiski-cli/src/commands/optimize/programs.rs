@@ -141,9 +141,10 @@ fn execute(command: &str, keys: &Keys) -> Ended {
     }
 }
 
+/// What a result is worth, infinity included, is for the optimizer to say.
 fn ended(values: Vec<f64>, constraints: Vec<f64>) -> Ended {
-    match values.iter().chain(&constraints).find(|value| !value.is_finite()) {
-        Some(value) => Ended::Failed(format!("its result is {value}")),
-        None => Ended::Values(values, constraints),
+    if values.iter().chain(&constraints).any(|value| value.is_nan()) {
+        return Ended::Failed("its result is NaN".into());
     }
+    Ended::Values(values, constraints)
 }

@@ -19,6 +19,7 @@ struct Range {
     scale: Scale,
     #[serde(default)]
     integer: bool,
+    step: Option<f64>,
 }
 
 /// The entry of a choice.
@@ -43,8 +44,8 @@ pub(super) fn read(path: &Path) -> Result<Space> {
             let text = |choice: &Value| choice.as_str().map_or_else(|| choice.to_string(), String::from);
             return Ok(Dimension::choice(name, choices.iter().map(text).collect()));
         }
-        let Range { min, max, scale, integer } = value.try_into().map_err(reject)?;
-        Ok(Dimension { scale, integer, ..Dimension::linear(name, min, max) })
+        let Range { min, max, scale, integer, step } = value.try_into().map_err(reject)?;
+        Ok(Dimension { scale, integer, step, ..Dimension::linear(name, min, max) })
     };
     let mut dimensions: Vec<Dimension> = Vec::new();
     for (name, mut value) in ranges {
