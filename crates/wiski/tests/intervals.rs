@@ -322,3 +322,26 @@ fn plain_sets_have_the_fewest_classes_of_enough_probability() {
     let p = snapshot.predict(&[1.5]).unwrap();
     assert_eq!(snapshot.set(&p, 0.9, Horizon::Next).unwrap(), model.set(&p, 0.9, Horizon::Next).unwrap());
 }
+
+/// Along a table that is sorted by a column each row is at the edge of what is known, and nothing like rows in between.
+#[test]
+fn intervals_of_a_sorted_table_hold_for_rows_in_any_order() {
+    let mut random = rng(41);
+    let mut draw = |n: usize| -> Vec<([f64; 4], f64)> {
+        let mut row = || {
+            let x: [f64; 4] = std::array::from_fn(|_| random.random());
+            (x, 3.0 * (5.0 * x[0]).sin() + 2.0 * x[1] * x[2] + 0.3 * normal(&mut random))
+        };
+        (0..n).map(|_| row()).collect()
+    };
+    let (mut train, test) = (draw(900), draw(1000));
+    train.sort_by(|a, b| a.0[0].total_cmp(&b.0[0]));
+    let settings = Settings { features: Features::Additive { directions: None }, ..Settings::default() };
+    let mut model = OnlineRegressor::new(4, settings).unwrap();
+    train.iter().for_each(|(x, y)| drop(model.step(x, *y).unwrap()));
+    model.finish_search().unwrap();
+    model.drop_corrections();
+    let is_inside = |(x, y): &&([f64; 4], f64)| model.predict_interval_ahead(x, 0.95).unwrap().contains(*y);
+    let inside = test.iter().filter(is_inside).count() as f64 / 1000.0;
+    assert!((0.93..0.985).contains(&inside), "{inside}");
+}

@@ -90,6 +90,9 @@ struct Level {
     at: f64,
     forecast: Forecast,
     correction: f64,
+    /// log q of rows that were left out of what was learned.
+    #[serde(default)]
+    left_out: Option<f64>,
     #[serde(skip)]
     plain: f64,
     #[serde(skip)]
@@ -108,7 +111,13 @@ impl Level {
         let (plain, range) = score.range(level);
         let forecast = Forecast::new(plain);
         let (forecasted, next, last) = (plain, plain, plain);
-        Self { at: level, forecast, correction: 0.0, plain, range, forecasted, next, last }
+        Self { at: level, forecast, correction: 0.0, left_out: None, plain, range, forecasted, next, last }
+    }
+
+    /// log q for rows elsewhere. In a stream that is sorted each row is at the edge of what is known, where deviations are
+    /// large and scores small; those of rows that were left out are not.
+    fn ahead(&self) -> f64 {
+        self.left_out.map_or(self.forecast.steady(), |log_q| log_q.max(self.forecast.steady()))
     }
 
     /// The correction after a row. At the ends of the range it is not moved further out of it, nor left there.
@@ -167,6 +176,7 @@ impl Restore for Conformal {
             if !level.forecast.is_sound(level.range)
                 || level.correction.is_nan()
                 || level.correction.abs() > most
+                || level.left_out.is_some_and(|log_q| !(level.range.0..=level.range.1).contains(&log_q))
             {
                 return reject("a quantile is out of its range");
             }
@@ -242,6 +252,19 @@ impl Conformal {
         self.refresh();
     }
 
+    /// Takes note of scores of rows that were left out of what was learned: quantiles of rows elsewhere
+    /// ([`Horizon::Ahead`]) are no smaller than theirs. Too few of them say nothing about a level.
+    pub fn expect(&mut self, mut scores: Vec<f64>) {
+        scores.retain(|score| !score.is_nan());
+        scores.sort_by(f64::total_cmp);
+        for level in &mut self.levels {
+            // The k-th of n is exceeded by a further one with probability 1 − k/(n + 1).
+            let k = (level.at * (scores.len() + 1) as f64).ceil() as usize;
+            let score = (1..=scores.len()).contains(&k).then(|| scores[k - 1]);
+            level.left_out = score.map(|score| score.ln().clamp(level.range.0, level.range.1));
+        }
+    }
+
     /// Computes the quantiles for the row to come.
     fn refresh(&mut self) {
         let mut below = f64::NEG_INFINITY;
@@ -260,7 +283,7 @@ impl Conformal {
         let said = |l: &Level| match horizon {
             Horizon::Last => l.last,
             Horizon::Next => l.next,
-            Horizon::Ahead => l.forecast.steady(),
+            Horizon::Ahead => l.ahead(),
         };
         let points = self.levels.iter().map(|l| {
             below = below.max(said(l));
@@ -290,6 +313,7 @@ impl Conformal {
             if let Some(theirs) = other.levels.iter().find(|l| l.at == level.at) {
                 level.forecast.merge(&theirs.forecast, share);
                 mix(&mut level.correction, theirs.correction, share);
+                level.left_out = level.left_out.into_iter().chain(theirs.left_out).reduce(f64::max);
             }
         }
         self.scales.merge(&other.scales, share);

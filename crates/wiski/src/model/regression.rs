@@ -178,6 +178,10 @@ impl Task for Regression {
         self.guard.count()
     }
 
+    fn expect(&mut self, scores: Vec<f64>) {
+        self.conformal.iter_mut().for_each(|conformal| conformal.expect(scores.clone()));
+    }
+
     fn forgotten(&mut self, x: &[f64], y: f64) {
         if self.guard.factor(x, y) == 1.0 {
             self.moments.forget(y);

@@ -57,6 +57,8 @@ pub(super) struct Prepared<T> {
     pub(super) learner: Box<Learner>,
     pub(super) corrections: Option<Box<Corrections>>,
     pub(super) spread: Option<Box<Spread>>,
+    /// How many deviations rows in memory are off if they are left out.
+    pub(super) left_out: Vec<f64>,
     /// By how much the unit of the targets has grown.
     pub(super) growth: f64,
     /// For a search.
@@ -112,9 +114,10 @@ impl<T: Task> Prepared<T> {
             (x, *said, *y)
         });
         learner.encoder_mut().calibrate(known);
+        let left_out = beside.scores();
         let Beside { corrections, spread, .. } = beside;
         let search = Some(Searched { rows: memory.len(), rising, is_brief, is_last });
-        Ok(Self { task, learner: Box::new(learner), corrections, spread, growth: 1.0, search })
+        Ok(Self { task, learner: Box::new(learner), corrections, spread, left_out, growth: 1.0, search })
     }
 
     /// Hyperparameters from everything learned.
@@ -127,7 +130,8 @@ impl<T: Task> Prepared<T> {
         let growth = task.rescale(&mut learner, settings)?;
         learner.refit(optimizer)?;
         interrupt::check()?;
-        Ok(Self { task, learner, corrections: None, spread: None, growth, search: None })
+        let (corrections, spread, left_out) = (None, None, Vec::new());
+        Ok(Self { task, learner, corrections, spread, left_out, growth, search: None })
     }
 }
 
@@ -203,6 +207,15 @@ impl Beside {
             said.log_density(y.clamp(said.mean - far, said.mean + far))
         };
         self.rows.iter().map(density).sum::<f64>() / self.rows.len() as f64
+    }
+
+    /// How many deviations rows are off, each given all others, with the noise that was found.
+    fn scores(&self) -> Vec<f64> {
+        let Some(spread) = &self.spread else { return Vec::new() };
+        let score = |(_, h, said, y): &(usize, Vec<f64>, Prediction, f64)| {
+            (y - said.mean).abs() / said.with_noise_times(spread.factor(h, said.mean)).std()
+        };
+        self.rows.iter().map(score).collect()
     }
 
     /// The mean square of what is left of targets, each given all other rows.
