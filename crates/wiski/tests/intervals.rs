@@ -338,7 +338,9 @@ fn intervals_of_a_sorted_table_hold_for_rows_in_any_order() {
     train.sort_by(|a, b| a.0[0].total_cmp(&b.0[0]));
     let settings = Settings { features: Features::Additive { directions: None }, ..Settings::default() };
     let mut model = OnlineRegressor::new(4, settings).unwrap();
-    train.iter().for_each(|(x, y)| drop(model.step(x, *y).unwrap()));
+    for (x, y) in &train {
+        model.step(x, *y).unwrap();
+    }
     model.finish_search().unwrap();
     model.drop_corrections();
     let is_inside = |(x, y): &&([f64; 4], f64)| model.predict_interval_ahead(x, 0.95).unwrap().contains(*y);
