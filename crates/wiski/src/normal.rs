@@ -57,6 +57,10 @@ pub(crate) fn log_cumulative(z: f64) -> (f64, f64) {
 
 /// Φ⁻¹(p) for 0 < p < 1: a start by a rational approximation of the tail, then Newton's (Halley's) method.
 pub(crate) fn quantile(p: f64) -> f64 {
+    // Newton's method ends within a rounding error of zero, on either side of it.
+    if p == 0.5 {
+        return 0.0;
+    }
     let lower = p.min(1.0 - p);
     // Abramowitz and Stegun 26.2.23, to 4.5e-4.
     let t = (-2.0 * lower.ln()).sqrt();
@@ -81,6 +85,7 @@ mod tests {
             assert!((cumulative(quantile(p)) - p).abs() <= 1e-14_f64.max(1e-12 * p), "{p}");
         }
         assert!((quantile(0.975) - 1.959_963_984_540_054).abs() < 1e-14);
+        assert_eq!(quantile(0.5), 0.0);
     }
 
     #[test]
