@@ -254,7 +254,7 @@ impl Conformal {
 
     /// Takes note of scores of rows that were left out of what was learned: quantiles of rows elsewhere
     /// ([`Horizon::Ahead`]) are no smaller than theirs. Too few of them say nothing about a level.
-    pub fn expect(&mut self, mut scores: Vec<f64>) {
+    pub fn observe_left_out(&mut self, mut scores: Vec<f64>) {
         scores.retain(|score| !score.is_nan());
         scores.sort_by(f64::total_cmp);
         for level in &mut self.levels {

@@ -419,12 +419,12 @@ fn rows_elsewhere_need_at_least_what_rows_left_out_need() {
     let (next, narrow) = (control.quantile(0.9, Horizon::Next).unwrap(), ahead(&control, 0.9));
     assert!(narrow < 0.5, "{narrow}");
     // Scores of .03, .06, … 3: the 91st of a hundred is exceeded by a further one with probability .1.
-    control.expect((1..=100).rev().map(|i| 0.03 * f64::from(i)).collect());
+    control.observe_left_out((1..=100).rev().map(|i| 0.03 * f64::from(i)).collect());
     assert!((ahead(&control, 0.9) - 2.73).abs() < 1e-12 && (ahead(&control, 0.5) - 1.53).abs() < 1e-12);
     assert_eq!(control.quantile(0.9, Horizon::Next).unwrap(), next);
     // What the stream needs is not less for it, and few rows say nothing about high levels.
-    control.expect((1..=100).map(|i| 0.003 * f64::from(i)).collect());
+    control.observe_left_out((1..=100).map(|i| 0.003 * f64::from(i)).collect());
     assert_eq!(ahead(&control, 0.9), narrow);
-    control.expect(vec![0.3; 8]);
+    control.observe_left_out(vec![0.3; 8]);
     assert_eq!((ahead(&control, 0.9), ahead(&control, 0.5)), (narrow, 0.3));
 }

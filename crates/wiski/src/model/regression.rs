@@ -178,8 +178,10 @@ impl Task for Regression {
         self.guard.count()
     }
 
-    fn expect(&mut self, scores: Vec<f64>) {
-        self.conformal.iter_mut().for_each(|conformal| conformal.expect(scores.clone()));
+    fn observe_left_out(&mut self, scores: Vec<f64>) {
+        if let Some(conformal) = &mut self.conformal {
+            conformal.observe_left_out(scores);
+        }
     }
 
     fn forgotten(&mut self, x: &[f64], y: f64) {

@@ -52,7 +52,7 @@ pub(crate) trait Task: Clone + Serialize + DeserializeOwned + Send + 'static {
     }
 
     /// Takes note of how many deviations rows in memory are off if they are left out.
-    fn expect(&mut self, _scores: Vec<f64>) {}
+    fn observe_left_out(&mut self, _scores: Vec<f64>) {}
 
     /// Takes note of a row that was un-learned.
     fn forgotten(&mut self, x: &[f64], y: f64);

@@ -65,7 +65,7 @@ impl<T: Task> Online<T> {
             let refits = self.learner.as_ref().map_or(0, |before| before.refits() + 1);
             self.learner = Some(Box::new(prepared.learner.after_refits(refits)));
             (self.corrections, self.spread) = (prepared.corrections, prepared.spread);
-            self.task.expect(prepared.left_out);
+            self.task.observe_left_out(prepared.left_out);
             (self.rising, self.is_brief) = (search.rising, search.is_brief);
         } else {
             self.learner = Some(prepared.learner);
