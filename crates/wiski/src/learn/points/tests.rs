@@ -534,6 +534,23 @@ fn few_rows_are_the_centers() {
     assert!(there[0].iter().all(|p| p.variance >= 0.0 && p.noise > 0.0));
 }
 
+/// A floor of the noise holds where the rows have less, and does nothing where they have more.
+#[test]
+fn noise_has_a_floor() {
+    let (x, y) = interaction(150, 3);
+    let noise_of = |noise| {
+        let outputs = [PointsOutput { targets: &y, relative_noise: None, noise }];
+        let rows = PointsRows { x: &x, dim: 6, outputs: &outputs, grids: None };
+        let search = PointsSearch { points: 20, ..PointsSearch::default() };
+        search.run(&rows, &mut |_| true).unwrap().noises[0]
+    };
+    let free = noise_of(PointsNoise::Learned);
+    let bound = noise_of(PointsNoise::AtLeast(4.0 * free));
+    assert!((bound / free - 4.0).abs() < 1e-9, "{bound} {free}");
+    let loose = noise_of(PointsNoise::AtLeast(0.25 * free));
+    assert!((loose / free - 1.0).abs() < 0.2, "{loose} {free}");
+}
+
 #[test]
 fn a_search_ends_when_told_and_keeps_what_it_has() {
     let (x, y) = interaction(300, 4);
