@@ -232,6 +232,10 @@ impl Task for Classification {
 
     fn observed(&mut self, _: &[f64], _: f64, _: Option<(bool, f64)>) {}
 
+    fn log_density(&self, said: &[Prediction], class: f64, _: f64) -> f64 {
+        self.prediction(said).probabilities[class as usize].max(f64::MIN_POSITIVE).ln()
+    }
+
     fn forgotten(&mut self, _: &[f64], _: f64) {}
 
     fn is_ready(&self, memory: &Memory) -> Result<bool> {

@@ -63,6 +63,29 @@ impl<'a> RowTargets<'a> {
     }
 }
 
+/// What many rows say: targets and noise.
+#[derive(Debug, Default)]
+pub(super) struct RowBatch {
+    /// To each process.
+    each: Vec<(Vec<f64>, Vec<f64>)>,
+    /// The class of each row, where they have one.
+    classes: Vec<usize>,
+    /// To a class that was never seen.
+    unseen: (Vec<f64>, Vec<f64>),
+}
+
+impl RowBatch {
+    pub(super) fn push(&mut self, row: &RowTargets) {
+        self.each.resize_with(row.each.len(), Default::default);
+        let unseen = row.unseen.as_ref().map(|target| (&mut self.unseen, target));
+        for ((values, noises), target) in self.each.iter_mut().zip(row.each).chain(unseen) {
+            values.push(target.value);
+            noises.push(target.noise);
+        }
+        self.classes.extend(row.class);
+    }
+}
+
 /// One Gaussian process of a learner.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Process {
@@ -635,6 +658,19 @@ impl Learner {
                 noise.iter().zip(&relative).map(|(noise, relative)| noise * relative).collect();
             process.model.observe_batch(h, y, Some(&noise))?;
             process.evaluate(&self.space)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Learner::observe_batch`], for rows of a stream, whose classes are counted.
+    pub(super) fn learn_all(&mut self, h: &[f64], rows: &RowBatch) -> Result<()> {
+        self.observe_batch(h, &rows.each)?;
+        for &class in &rows.classes {
+            self.processes[class].hits.iter_mut().for_each(|hits| *hits += 1.0);
+        }
+        if let Some(unseen) = &mut self.unseen {
+            unseen.extend_to_lattice(self.processes[0].model.stats().lattice())?;
+            unseen.observe_batch(h, &rows.unseen.0, Some(&rows.unseen.1))?;
         }
         Ok(())
     }

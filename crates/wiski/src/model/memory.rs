@@ -112,6 +112,18 @@ impl Memory {
         if self.len() < FEWEST_RISING { Vec::new() } else { (0..dim).filter(ticks).collect() }
     }
 
+    /// As many rows, evenly spread, and the rest.
+    pub(crate) fn thinned(&self, rows: usize, dim: usize) -> (Self, Self) {
+        let (mut kept, mut rest) = (Self::default(), Self::default());
+        for (i, x) in self.rows.x.chunks_exact(dim).enumerate() {
+            // The number of rows kept after i of them is ⌊i rows/len⌋.
+            let is_kept = rows >= self.len() || (i + 1) * rows / self.len() > i * rows / self.len();
+            let to = if is_kept { &mut kept } else { &mut rest };
+            to.push(x, self.rows.y[i], self.rows.noise[i], self.times.get(i).copied());
+        }
+        (kept, rest)
+    }
+
     /// Lets go of the older half, of `dim` columns a row.
     pub(crate) fn drop_older_half(&mut self, dim: usize) {
         let gone = self.len() / 2;

@@ -26,6 +26,7 @@ mod regressor;
 mod relative_noise;
 mod relevance;
 mod remarks;
+mod sample;
 mod schedule;
 mod settings;
 mod shape;

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | warm-up | all | is kept |
 //! | young | all so far | is learned and kept: features may be learned anew from all rows |
-//! | settled | none | is learned in constant time |
+//! | settled | none, or a sample of all for a sum of grids | is learned in constant time |
 //!
 //! What targets mean, numbers or classes, is told by a [`Task`]; everything else is the same for both.
 
@@ -19,6 +19,7 @@ use super::memory::Memory;
 use super::missing::{Donors, is_incomplete};
 use super::reader::{Published, Reader};
 use super::remarks::{Remark, coarse_axes};
+use super::sample::Sample;
 use super::schedule::Fading;
 use super::settings::{Missing, Settings};
 use super::spread::Spread;
@@ -38,6 +39,12 @@ pub(crate) struct Online<T: Task> {
     pub(crate) task: T,
     pub(crate) memory: Memory,
     pub(crate) learner: Option<Box<Learner>>,
+    /// A sample of all rows, once memory was let go of and if features may be learned anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sample: Option<Box<Sample>>,
+    /// Rows that the model no longer has, since features were learned anew from a sample without them.
+    #[serde(default)]
+    pub(super) lost: u64,
     /// The number of rows in memory when features were last learned from them.
     #[serde(default)]
     pub(super) searched_at: usize,
@@ -88,6 +95,8 @@ impl<T: Task> Clone for Online<T> {
             task: self.task.clone(),
             memory: self.memory.clone(),
             learner: self.learner.clone(),
+            sample: self.sample.clone(),
+            lost: self.lost,
             searched_at: self.searched_at,
             is_brief: self.is_brief,
             missed: self.missed,
@@ -126,6 +135,8 @@ impl<T: Task> Online<T> {
             task,
             memory,
             learner,
+            sample: None,
+            lost: 0,
             searched_at: 0,
             is_brief: false,
             missed: 0,
@@ -160,6 +171,7 @@ impl<T: Task> Online<T> {
         self.settings.check(self.input_dim)?;
         length("rows in memory", self.memory.len() * self.input_dim, self.memory.rows.x.len())?;
         self.runs.check(self.input_dim)?;
+        self.sample.iter().try_for_each(|sample| sample.check(self.input_dim))?;
         self.donors.check(self.input_dim)?;
         let Some(learner) = &self.learner else { return Ok(()) };
         length("columns", self.input_dim, learner.encoder().input_dim())?;
@@ -202,7 +214,7 @@ impl<T: Task> Online<T> {
         let is_due = !self.has_points() && after >= 2 * self.searched_at.max(1) && after > self.expected;
         let is_missed = self.missed + rows > 20 + self.searched_at / 4;
         let is_full = after >= self.settings.memory_rows(self.input_dim);
-        self.is_searching() && (is_due || is_missed || is_full)
+        self.is_searching() && (is_due || is_missed || is_full) || self.may_renew(rows)
     }
 
     /// The weight of the rows learned.
@@ -228,6 +240,9 @@ impl<T: Task> Online<T> {
             remarks.push(Remark::Unread { columns, of: self.input_dim });
         }
         remarks.extend(coarse_axes(learner.first(), &self.settings, self.input_dim));
+        if self.lost > 0 {
+            remarks.push(Remark::Sampled { others: self.lost });
+        }
         if self.ignored > 0 {
             remarks.push(Remark::OffGrid { rows: self.ignored });
         }
@@ -330,6 +345,8 @@ impl<T: Task> Online<T> {
         self.reinstate();
         if !self.memory.is_empty() {
             self.memory.push(x, y, noise, time);
+        } else if outcome == Outcome::Learned && discount == 1.0 {
+            self.sample.iter_mut().for_each(|sample| sample.observe(x, y, noise));
         }
         self.successor.iter_mut().for_each(|successor| successor.push(x, y, noise, time));
         self.maintain();
@@ -460,13 +477,17 @@ impl<T: Task> Online<T> {
         let learner =
             self.learner.as_deref_mut().ok_or(Error::NotReady { operation: "freezing features" })?;
         learner.freeze()?;
-        self.memory = Memory::default();
+        (self.memory, self.sample) = (Memory::default(), None);
         Ok(())
     }
 
     /// The same scales, features and hyperparameters, and nothing learned.
     pub(crate) fn shard(&self) -> Result<Self> {
         self.require_settled("shard")?;
+        if self.sample.is_some() {
+            let reason = "the features may still be learned anew where the stream moves; freeze them first, then it is exact";
+            return Err(Error::Unsupported { operation: "shard", reason });
+        }
         let learner = Box::new(self.ready("shard")?.cleared()?);
         let (settings, task) = (self.settings.clone(), self.task.cleared());
         let mut shard = Self::from_parts(settings, self.input_dim, task, Memory::default(), Some(learner));
@@ -476,18 +497,24 @@ impl<T: Task> Online<T> {
         Ok(shard)
     }
 
-    /// Un-learns a row.
+    /// Un-learns a row. From then on features stay as they are.
     pub(crate) fn forget(&mut self, x: &[f64], y: f64, noise: f64) -> Result<()> {
         check_row(x, self.input_dim)?;
         finite("y", y, 0)?;
         positive("noise", noise, 0)?;
         self.require_settled("forget")?;
+        if self.lost > 0 {
+            let reason = "features were learned anew from a sample of the rows, and this one may not have been among them; \
+                          features that are frozen before keep every row";
+            return Err(Error::Unsupported { operation: "forget", reason });
+        }
         let learner = self.learner.as_deref_mut().ok_or(Error::NotReady { operation: "forget" })?;
         // It would still have the row.
         self.successor = None;
         let discounted = noise * self.task.discount(x, y);
         learner.forget(x, &self.task.row(y, discounted))?;
         self.memory.remove(x, y, noise);
+        self.sample = None;
         self.task.forgotten(x, y);
         Ok(())
     }
@@ -497,7 +524,7 @@ impl<T: Task> Online<T> {
         self.successor = None;
         self.settled("decay")?.decay(factor)?;
         // The rows in memory do not know what they count now.
-        self.memory = Memory::default();
+        (self.memory, self.sample) = (Memory::default(), None);
         Ok(())
     }
 
@@ -519,7 +546,8 @@ impl<T: Task> Online<T> {
             own.merge(theirs);
         }
         // The rows in memory are not all of them any more.
-        self.memory = Memory::default();
+        (self.memory, self.sample) = (Memory::default(), None);
+        self.lost = self.lost.max(other.lost);
         Ok(())
     }
 
@@ -530,7 +558,7 @@ impl<T: Task> Online<T> {
         let h = self.ready("conditioning")?.encoder().encode_all(x)?;
         let mut new = self.clone();
         // Features that were learned anew from rows in memory would not know these.
-        new.memory = Memory::default();
+        (new.memory, new.sample) = (Memory::default(), None);
         let Some(learner) = &mut new.learner else { return Ok(new) };
         let mut targets = vec![(Vec::new(), Vec::new()); learner.processes().len()];
         for (row, &y) in y.iter().enumerate() {
@@ -614,6 +642,10 @@ mod tests {
 
         fn observed(&mut self, x: &[f64], y: f64, out: Option<(bool, f64)>) {
             self.0.observed(x, y, out);
+        }
+
+        fn log_density(&self, said: &[Prediction], y: f64, farthest: f64) -> f64 {
+            self.0.log_density(said, y, farthest)
         }
 
         fn forgotten(&mut self, x: &[f64], y: f64) {

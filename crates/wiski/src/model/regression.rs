@@ -184,6 +184,11 @@ impl Task for Regression {
         }
     }
 
+    fn log_density(&self, said: &[Prediction], y: f64, farthest: f64) -> f64 {
+        let (mean, far) = (said[0].mean, farthest * said[0].std());
+        said[0].log_density(self.scale.apply(y).clamp(mean - far, mean + far)) - self.scale.scale.ln()
+    }
+
     fn forgotten(&mut self, x: &[f64], y: f64) {
         if self.guard.factor(x, y) == 1.0 {
             self.moments.forget(y);

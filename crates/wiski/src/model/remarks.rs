@@ -47,6 +47,12 @@ pub enum Remark {
         /// The points that would resolve it, or as many of them as there are rows to tell their values.
         wanted: usize,
     },
+    /// The stream moved away from the rows that features were learned from. They were learned anew, from a sample of all
+    /// rows; of the others the model knows nothing any more.
+    Sampled {
+        /// How many others there were.
+        others: u64,
+    },
     /// Rows lay too far outside to be learned, and were left to the prior.
     OffGrid {
         /// How many.
@@ -93,6 +99,9 @@ impl Remark {
             Self::Coarse { column, points, spacings, wanted } => format!(
                 "{points} points on {} are too few: its length-scale is {spacings:.2} of their spacing; give the grid {wanted} or more, or learn the rows anew in random order and leave it to the model",
                 name(column)
+            ),
+            Self::Sampled { others } => format!(
+                "the stream moved away from the rows that features were learned from, so they were learned anew from a sample of all rows, without {others} others"
             ),
             Self::OffGrid { rows } => {
                 format!(

@@ -110,6 +110,12 @@ macro_rules! stream_methods {
                 self.online.is_searching()
             }
 
+            /// Whether [`Self::finish_search`] would look for features again: rows are still in memory, or those that came since
+            /// features were learned are distributed otherwise than those before.
+            pub fn is_unfinished(&self) -> bool {
+                self.online.is_unfinished()
+            }
+
             /// Whether so many more rows may end the warm-up or bring about a search for features, which takes longer than
             /// a row does.
             pub fn may_search(&self, rows: usize) -> bool {

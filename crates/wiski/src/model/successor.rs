@@ -12,9 +12,11 @@ use std::thread::JoinHandle;
 
 use super::corrections::Corrections;
 use super::encoder::Encoder;
-use super::learner::Learner;
+use super::learner::{Learner, RowBatch};
 use super::memory::Memory;
 use super::relative_noise::RelativeNoise;
+use super::sample::Sample;
+use super::schedule::frugal;
 use super::settings::{Settings, Upkeep, UpkeepStage};
 use super::spread::Spread;
 use super::task::Task;
@@ -34,6 +36,10 @@ const WORTHWHILE: f64 = 2e-3;
 const CLIP: f64 = 5.0;
 /// What squared errors may grow by for that.
 const DEAREST: f64 = 1.02;
+/// A model of a sample is compared with the one before on at most so many rows, of those that its features were not learned
+/// from if there are enough.
+const MOST_COMPARED: usize = 2048;
+const FEWEST_COMPARED: usize = 256;
 /// The rows that a successor catches up with for each row that comes.
 pub(super) const CAUGHT_UP: usize = 4;
 /// With more rows than this to catch up with, the stream waits for its successor.
@@ -49,6 +55,8 @@ pub(super) struct Searched {
     pub(super) is_brief: bool,
     /// Whether no other follows, and no row in memory is needed any more.
     pub(super) is_last: bool,
+    /// The rows of the stream of which it had a sample, if it had.
+    pub(super) sampled_from: Option<u64>,
 }
 
 /// What a search or a refit leads to.
@@ -116,8 +124,54 @@ impl<T: Task> Prepared<T> {
         learner.encoder_mut().calibrate(known);
         let left_out = beside.scores();
         let Beside { corrections, spread, .. } = beside;
-        let search = Some(Searched { rows: memory.len(), rising, is_brief, is_last });
+        let search = Some(Searched { rows: memory.len(), rising, is_brief, is_last, sampled_from: None });
         Ok(Self { task, learner: Box::new(learner), corrections, spread, left_out, growth: 1.0, search })
+    }
+
+    /// Scales and features from as many rows of a sample as memory holds, and a model that has learned all of the sample.
+    /// `None` if rows left out are no likelier with it than with the one before, which has all rows of the stream: those
+    /// that no feature was learned from, where there are enough.
+    pub(super) fn by_renewal(
+        task: &T,
+        sample: &Sample,
+        settings: &Settings,
+        input_dim: usize,
+        before: &Learner,
+    ) -> Result<Option<Self>> {
+        let all = sample.in_order();
+        let (searched, rest) = all.thinned(settings.memory_rows(input_dim), input_dim);
+        let weighting = Some(before.encoder()).filter(|encoder| encoder.has_relative_noise());
+        let mut new = Self::by_search(task.clone(), &searched, settings, input_dim, true, weighting)?;
+        let (mut batch, mut x) = (RowBatch::default(), Vec::new());
+        for (i, row) in rest.rows.x.chunks_exact(input_dim).enumerate() {
+            if new.learner.encoder().scaling().reaches(row) {
+                batch.push(&new.task.row(rest.rows.y[i], rest.rows.noise[i]));
+                x.extend_from_slice(row);
+            }
+        }
+        if !x.is_empty() {
+            let h = new.learner.encoder().encode_all(&x)?;
+            new.learner.learn_all(&h, &batch)?;
+            new.learner.refit(&frugal(new.learner.count()))?;
+            interrupt::check()?;
+        }
+        let compared = if rest.len() < FEWEST_COMPARED { &searched } else { &rest };
+        let mut before_task = task.clone();
+        let stride = compared.len().div_ceil(MOST_COMPARED);
+        let mut gain = 0.0;
+        for i in (0..compared.len()).step_by(stride) {
+            let x = &compared.rows.x[i * input_dim..(i + 1) * input_dim];
+            let density = |task: &mut T, learner: &Learner| -> Result<f64> {
+                let row = task.row(compared.rows.y[i], compared.rows.noise[i]);
+                let said = learner.predict_without(x, row.each)?;
+                Ok(task.log_density(&said, compared.rows.y[i], CLIP))
+            };
+            gain += density(&mut new.task, &new.learner)? - density(&mut before_task, before)?;
+        }
+        new.search.iter_mut().for_each(|search| {
+            (search.rows, search.sampled_from) = (all.len(), Some(sample.seen()));
+        });
+        Ok((gain > 0.0).then_some(new))
     }
 
     /// Hyperparameters from everything learned.
@@ -253,10 +307,20 @@ struct Waiting {
 
 /// How far a successor is.
 enum Stage<T> {
-    Preparing(JoinHandle<Result<Prepared<T>>>),
+    Preparing(JoinHandle<Result<Option<Prepared<T>>>>),
     CatchingUp(Box<Prepared<T>>),
     /// Taken over, or failed.
     Over,
+}
+
+/// What became of a successor.
+pub(super) enum Attended<T> {
+    /// It is not ready yet.
+    Waiting,
+    /// It has caught up with all rows.
+    Ready(Box<Prepared<T>>),
+    /// It is no better than the learner that there is.
+    NoBetter,
 }
 
 /// A learner that is prepared beside the stream.
@@ -280,7 +344,7 @@ impl<T> Drop for Successor<T> {
 }
 
 impl<T: Task> Successor<T> {
-    fn new(work: impl FnOnce() -> Result<Prepared<T>> + Send + 'static) -> Self {
+    fn new(work: impl FnOnce() -> Result<Option<Prepared<T>>> + Send + 'static) -> Self {
         let interrupt = Interrupt::new();
         let watched = interrupt.clone();
         // Whoever waits for an answer is more urgent.
@@ -299,12 +363,23 @@ impl<T: Task> Successor<T> {
     ) -> Self {
         let search =
             move || Prepared::by_search(task, &memory, &settings, input_dim, is_last, before.as_ref());
-        Self::new(search)
+        Self::new(|| search().map(Some))
+    }
+
+    /// One with features from a sample of all rows.
+    pub(super) fn by_renewal(
+        task: T,
+        sample: Sample,
+        settings: Settings,
+        input_dim: usize,
+        before: Box<Learner>,
+    ) -> Self {
+        Self::new(move || Prepared::by_renewal(&task, &sample, &settings, input_dim, &before))
     }
 
     /// One with hyperparameters from everything learned.
     pub(super) fn by_refit(task: T, learner: Box<Learner>, settings: Settings, optimizer: LbfgsB) -> Self {
-        Self::new(move || Prepared::by_refit(task, learner, &settings, &optimizer))
+        Self::new(move || Prepared::by_refit(task, learner, &settings, &optimizer).map(Some))
     }
 
     /// Keeps a row for it.
@@ -324,12 +399,7 @@ impl<T: Task> Successor<T> {
 
     /// Lets it catch up with so many rows, once it is prepared or if told to `wait`; itself when it has caught up with all
     /// of them, and an error if it cannot.
-    pub(super) fn attend(
-        &mut self,
-        settings: &Settings,
-        wait: bool,
-        rows: usize,
-    ) -> Result<Option<Prepared<T>>> {
+    pub(super) fn attend(&mut self, settings: &Settings, wait: bool, rows: usize) -> Result<Attended<T>> {
         let wait = wait || self.waiting.len() > MOST_WAITING;
         // When it is done depends on the machine, so that is not looked at where a stream must be repeatable.
         let looks = settings.upkeep != Upkeep::OnRequest;
@@ -337,11 +407,12 @@ impl<T: Task> Successor<T> {
             Stage::Preparing(handle) if wait || looks && handle.is_finished() => {
                 // A panic there is a broken promise of this library, and goes on here.
                 let done = handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                Stage::CatchingUp(Box::new(done?))
+                let Some(prepared) = done? else { return Ok(Attended::NoBetter) };
+                Stage::CatchingUp(Box::new(prepared))
             }
             stage => stage,
         };
-        let Stage::CatchingUp(prepared) = &mut self.stage else { return Ok(None) };
+        let Stage::CatchingUp(prepared) = &mut self.stage else { return Ok(Attended::Waiting) };
         for row in self.waiting.drain(..rows.min(self.waiting.len())) {
             let Prepared { task, learner, corrections, spread, .. } = &mut **prepared;
             let targets = task.row(row.y, row.noise);
@@ -360,11 +431,11 @@ impl<T: Task> Successor<T> {
             }
         }
         if !self.waiting.is_empty() {
-            return Ok(None);
+            return Ok(Attended::Waiting);
         }
         match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::CatchingUp(prepared) => Ok(Some(*prepared)),
-            _ => Ok(None),
+            Stage::CatchingUp(prepared) => Ok(Attended::Ready(prepared)),
+            _ => Ok(Attended::Waiting),
         }
     }
 }

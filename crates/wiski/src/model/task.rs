@@ -10,6 +10,7 @@ use super::missing::Donors;
 use super::settings::Settings;
 use super::spread::Spread;
 use crate::error::Result;
+use crate::posterior::Prediction;
 
 /// What the targets of rows mean.
 pub(crate) trait Task: Clone + Serialize + DeserializeOwned + Send + 'static {
@@ -53,6 +54,10 @@ pub(crate) trait Task: Clone + Serialize + DeserializeOwned + Send + 'static {
 
     /// Takes note of how many deviations rows in memory are off if they are left out.
     fn observe_left_out(&mut self, _scores: Vec<f64>) {}
+
+    /// The log density of a target, at most so many deviations off, or the log probability of a class, given what the processes
+    /// said.
+    fn log_density(&self, said: &[Prediction], y: f64, farthest: f64) -> f64;
 
     /// Takes note of a row that was un-learned.
     fn forgotten(&mut self, x: &[f64], y: f64);

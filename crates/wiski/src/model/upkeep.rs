@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | a refit | by the schedule, with a tenth more rows |
 //! | a search | when rows in memory have doubled, when too many leave the grid, and when memory is full |
+//! | a renewal: a search on a sample of all rows | when rows have doubled since, and are not distributed as those before |
 //!
 //! While rows are known to come ([`Online::expect`]), nobody looks at what is said in between: both wait for the last of
 //! them, or until memory is full.
@@ -13,9 +14,10 @@
 use super::encoder::Encoder;
 use super::memory::Memory;
 use super::online::Online;
+use super::sample::Sample;
 use super::schedule::{brief, coarse, frugal, thorough};
 use super::settings::{Upkeep, UpkeepStage};
-use super::successor::{CAUGHT_UP, Prepared, Successor};
+use super::successor::{Attended, CAUGHT_UP, Prepared, Successor};
 use super::task::Task;
 use crate::error::{Error, Result};
 use crate::learn::LbfgsB;
@@ -28,8 +30,13 @@ const SMALL_RANK: usize = 100;
 
 impl<T: Task> Online<T> {
     /// Lets go of the rows in memory. Along a clock the newer half stays: there the grid will have to move on, and what
-    /// it has left behind is forgotten then.
+    /// it has left behind is forgotten then. Of a sum of grids a sample of all rows is kept.
     pub(super) fn settle(&mut self) {
+        if self.settings.is_additive() && !self.memory.is_empty() {
+            let (memory_rows, seed) = (self.settings.memory_rows(self.input_dim), self.settings.seed);
+            let sample = Sample::of_first(&self.memory, self.searched_at, memory_rows, self.input_dim, seed);
+            self.sample = sample.map(Box::new);
+        }
         if self.rising.is_empty() || !self.settings.searches_grid(self.input_dim) {
             self.memory = Memory::default();
         } else {
@@ -67,6 +74,10 @@ impl<T: Task> Online<T> {
             (self.corrections, self.spread) = (prepared.corrections, prepared.spread);
             self.task.observe_left_out(prepared.left_out);
             (self.rising, self.is_brief) = (search.rising, search.is_brief);
+            if let (Some(sample), Some(seen)) = (&mut self.sample, search.sampled_from) {
+                sample.learned(seen);
+                self.lost = seen.saturating_sub(search.rows as u64);
+            }
         } else {
             self.learner = Some(prepared.learner);
             self.corrections.iter_mut().for_each(|corrections| corrections.rescale(prepared.growth));
@@ -107,6 +118,52 @@ impl<T: Task> Online<T> {
         (rows > 0 && (is_due || rows >= memory)).then_some(rows >= memory)
     }
 
+    /// Whether features are to be learned anew from a sample of all rows. Whether the stream has moved is looked at each time
+    /// that rows have doubled, so that the work of all renewals is that of a few.
+    fn is_renewal_due(&mut self) -> bool {
+        let Some(sample) = &mut self.sample else { return false };
+        if !sample.has_doubled() || sample.seen() <= self.expected as u64 {
+            return false;
+        }
+        let has_moved = sample.has_moved();
+        if !has_moved {
+            sample.looked();
+        }
+        has_moved
+    }
+
+    /// Whether so many more rows may bring about a renewal.
+    pub(super) fn may_renew(&self, rows: usize) -> bool {
+        let after = |sample: &Sample| {
+            sample.would_have_doubled(rows) && sample.seen() + rows as u64 > self.expected as u64
+        };
+        self.sample.as_deref().is_some_and(after)
+    }
+
+    /// Whether a stream that ends here would have its features learned anew.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.is_searching() || self.has_moved()
+    }
+
+    /// Whether there are more rows than features were learned from, distributed otherwise.
+    fn has_moved(&self) -> bool {
+        self.sample.as_deref().is_some_and(|sample| sample.has_more() && sample.has_moved())
+    }
+
+    /// Learns features anew from a sample of all rows, and goes on with them if rows left out are likelier.
+    fn renew(&mut self) -> Result<()> {
+        let (Some(sample), Some(learner)) = (&mut self.sample, &self.learner) else { return Ok(()) };
+        let renewed = Prepared::by_renewal(&self.task, sample, &self.settings, self.input_dim, learner);
+        if !matches!(renewed, Err(Error::Interrupted)) {
+            sample.looked();
+        }
+        if let Some(prepared) = renewed? {
+            self.task.adopt(&prepared.task);
+            self.adopt(prepared);
+        }
+        Ok(())
+    }
+
     /// What a row brings about beside being learned: a refit, or features learned anew.
     pub(super) fn maintain(&mut self) {
         if self.works_beside() {
@@ -124,6 +181,10 @@ impl<T: Task> Online<T> {
             }
             self.note(searched);
         }
+        if self.is_renewal_due() {
+            let renewed = self.renew();
+            self.note(renewed);
+        }
     }
 
     pub(super) fn works_beside(&self) -> bool {
@@ -138,6 +199,8 @@ impl<T: Task> Online<T> {
         }
         if let Some(is_last) = self.due_search() {
             self.begin_search(is_last);
+        } else if self.is_renewal_due() {
+            self.begin_renewal();
         } else if let (Some(optimizer), Some(learner)) = (self.due_refit(), &self.learner) {
             if learner.first().rank() < SMALL_RANK && !learner.first().follows_in_steps() {
                 let refitted = self.refit_with(&optimizer);
@@ -156,6 +219,16 @@ impl<T: Task> Online<T> {
         self.successor = Some(Successor::by_search(task, memory, settings, self.input_dim, is_last, before));
     }
 
+    /// Begins a renewal beside the stream.
+    fn begin_renewal(&mut self) {
+        let (Some(sample), Some(learner)) = (&mut self.sample, &self.learner) else { return };
+        sample.looked();
+        let (task, settings) = (self.task.clone(), self.settings.clone());
+        let renewal =
+            Successor::by_renewal(task, (**sample).clone(), settings, self.input_dim, learner.clone());
+        self.successor = Some(renewal);
+    }
+
     /// What encodes rows, if some are noisier than others.
     fn weighting_encoder(&self) -> Option<&Encoder> {
         self.learner.as_ref().map(|learner| learner.encoder()).filter(|encoder| encoder.has_relative_noise())
@@ -166,10 +239,11 @@ impl<T: Task> Online<T> {
     pub(super) fn attend(&mut self, wait: bool, rows: usize) {
         let Some(successor) = &mut self.successor else { return };
         match successor.attend(&self.settings, wait, rows) {
-            Ok(None) => {}
-            Ok(Some(prepared)) => {
+            Ok(Attended::Waiting) => {}
+            Ok(Attended::NoBetter) => self.successor = None,
+            Ok(Attended::Ready(prepared)) => {
                 self.successor = None;
-                self.take_over(prepared);
+                self.take_over(*prepared);
             }
             Err(error) => {
                 self.successor = None;
@@ -186,7 +260,8 @@ impl<T: Task> Online<T> {
 
     fn take_over(&mut self, prepared: Prepared<T>) {
         self.task.adopt(&prepared.task);
-        let search = prepared.search.as_ref().map(|search| (search.rows, search.is_last));
+        let search = prepared.search.as_ref().filter(|search| search.sampled_from.is_none());
+        let search = search.map(|search| (search.rows, search.is_last));
         self.adopt(prepared);
         let Some((rows, is_last)) = search else { return };
         (self.searched_at, self.missed) = (rows, 0);
@@ -225,7 +300,13 @@ impl<T: Task> Online<T> {
         let enough =
             if self.has_points() { self.searched_at + self.searched_at / 16 } else { self.searched_at };
         let is_worth_it = self.memory.len() > enough || self.is_brief && !self.memory.is_empty();
-        if is_worth_it { self.search(true) } else { Ok(()) }
+        if is_worth_it {
+            self.search(true)
+        } else if self.has_moved() {
+            self.renew()
+        } else {
+            Ok(())
+        }
     }
 
     pub(super) fn has_points(&self) -> bool {

@@ -319,6 +319,14 @@ impl Model {
         }
     }
 
+    /// Whether [`Model::finish_search`] would look for features again.
+    pub fn is_unfinished(&self) -> bool {
+        match self {
+            Self::Regressor(model) => model.is_unfinished(),
+            Self::Classifier(model) => model.is_unfinished(),
+        }
+    }
+
     /// Fits the hyperparameters to everything learned so far.
     pub fn refit(&mut self) -> Result<()> {
         match self {
@@ -475,7 +483,7 @@ impl Stored {
     /// Learns features anew from the rows that are still in memory, since no more are at hand. Should more come after all,
     /// the stream goes on from the model before ([`Stored::resumed`]), as if it had never been interrupted.
     pub fn finish_search(&mut self) -> Result<()> {
-        if self.model.is_searching() {
+        if self.model.is_unfinished() {
             let before = self.model.clone();
             self.model.finish_search()?;
             self.unfinished = Some(Box::new(before));
