@@ -112,6 +112,11 @@ impl Memory {
         if self.len() < FEWEST_RISING { Vec::new() } else { (0..dim).filter(ticks).collect() }
     }
 
+    /// Whether the later half of the rows is distributed otherwise than the first, as where rows were sorted.
+    pub(crate) fn is_moving(&self) -> bool {
+        are_apart(&self.rows, |i| 2 * i >= self.len())
+    }
+
     /// As many rows, evenly spread, and the rest.
     pub(crate) fn thinned(&self, rows: usize, dim: usize) -> (Self, Self) {
         let (mut kept, mut rest) = (Self::default(), Self::default());
@@ -138,9 +143,61 @@ impl Memory {
     }
 }
 
+/// Two parts of a stream are not of one distribution if a column of theirs is farther apart than this, and farther than equal
+/// ones are once in 10⁹ times: 2 exp(−2t²) for t √(1/n + 1/m).
+const APART: f64 = 0.15;
+const BY_CHANCE: f64 = 3.3;
+
+/// Whether the rows that are `later` are distributed otherwise than the others, by the greatest distance (Kolmogorov and
+/// Smirnov) of a column or of the targets. O(D n log n).
+pub(super) fn are_apart(rows: &Rows, later: impl Fn(usize) -> bool) -> bool {
+    let later: Vec<bool> = (0..rows.len()).map(later).collect();
+    let second = later.iter().filter(|&&is_later| is_later).count();
+    let (n, m) = ((rows.len() - second) as f64, second as f64);
+    let least = APART.max(BY_CHANCE * (n.recip() + m.recip()).sqrt());
+    let dim = rows.x.len() / rows.len().max(1);
+    let mut column = Vec::with_capacity(rows.len());
+    let mut is_apart = |values: &mut dyn Iterator<Item = f64>| {
+        column.clear();
+        column.extend(values.zip(later.iter().copied()));
+        distance(&mut column) > least
+    };
+    least < 1.0
+        && (is_apart(&mut rows.y.iter().copied())
+            || (0..dim).any(|k| is_apart(&mut rows.x.iter().skip(k).step_by(dim).copied())))
+}
+
+/// The greatest difference between the shares of two samples that lie below a value: values, and whether they are of the second.
+fn distance(values: &mut [(f64, bool)]) -> f64 {
+    values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let second = values.iter().filter(|value| value.1).count() as f64;
+    let first = values.len() as f64 - second;
+    let (mut below, mut most) = ([0.0, 0.0], 0.0_f64);
+    for equal in values.chunk_by(|a, b| a.0 == b.0) {
+        equal.iter().for_each(|value| below[usize::from(value.1)] += 1.0);
+        most = most.max((below[0] / first - below[1] / second).abs());
+    }
+    most
+}
+
 /// Whether the middle half of some sizes differs by no more than half of their median.
 fn are_alike(mut sizes: Vec<f64>) -> bool {
     sizes.sort_by(f64::total_cmp);
     let quantile = |share: f64| sizes[((sizes.len() - 1) as f64 * share).round() as usize];
     quantile(0.75) - quantile(0.25) <= 0.5 * quantile(0.5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_are_those_of_steps() {
+        let mut values = [(1.0, false), (2.0, false), (2.0, true), (3.0, true)];
+        assert_eq!(distance(&mut values), 0.5);
+        let mut values = [(1.0, false), (1.0, true)];
+        assert_eq!(distance(&mut values), 0.0);
+        let mut values = [(1.0, false), (2.0, true)];
+        assert_eq!(distance(&mut values), 1.0);
+    }
 }

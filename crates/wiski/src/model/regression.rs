@@ -178,7 +178,10 @@ impl Task for Regression {
         self.guard.count()
     }
 
-    fn observe_left_out(&mut self, scores: Vec<f64>) {
+    fn observe_left_out(&mut self, scores: Vec<f64>, is_moving: bool) {
+        if is_moving {
+            self.tails = Tails::of(&scores);
+        }
         if let Some(conformal) = &mut self.conformal {
             conformal.observe_left_out(scores);
         }

@@ -4,21 +4,16 @@
 //! later ones lie elsewhere. So a model that has let go of its memory keeps every row with the same probability k/n
 //! (Vitter's algorithm R: row n takes the place j, uniform among the first n, if j < k). Whether the stream has moved is seen
 //! from the rows of the sample themselves: those that came before features were learned and those that came since are two
-//! samples of two parts of the stream, and
+//! samples of two parts of the stream.
 //!
-//! ```text
-//! D = max_z |F_before(z) − F_since(z)|
-//! ```
-//!
-//! (Kolmogorov and Smirnov) of a column or of the targets says how far these are apart. Rows in random order have a D of some
-//! .03. A row costs O(1), and once in k/n times a copy of D numbers; memory is k (D + 2) numbers, constant.
+//! A row costs O(1), with probability k/n a copy of D numbers; memory is k (D + 2) numbers, constant.
 
 use rand::RngExt;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use super::memory::Memory;
+use super::memory::{Memory, are_apart};
 use crate::error::{Result, length};
 use crate::learn::Rows;
 use crate::saved::{Restore, restored_after_reading};
@@ -26,10 +21,6 @@ use crate::saved::{Restore, restored_after_reading};
 /// The sample is as large as so many memories, and of no more numbers than this: 16 MB.
 const MEMORIES: usize = 4;
 const MOST_NUMBERS: usize = 1 << 21;
-/// The distance from which on two parts of a stream are not of one distribution, and the rows of the sample that the later
-/// part must have to tell: 500 of them and 8,000 before are that far apart by chance once in 10⁹ times.
-const FAR: f64 = 0.15;
-const FEWEST: usize = 500;
 
 /// The rows of a sample.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -143,20 +134,7 @@ impl Sample {
 
     /// Whether the rows since features were learned are distributed otherwise than those before.
     pub(super) fn has_moved(&self) -> bool {
-        let since: Vec<bool> = self.arrivals.iter().map(|&number| number >= self.learned_at).collect();
-        let later = since.iter().filter(|&&is_later| is_later).count();
-        if later < FEWEST || self.len() - later < FEWEST {
-            return false;
-        }
-        let dim = self.rows.x.len() / self.len();
-        let mut column = Vec::with_capacity(self.len());
-        let mut is_far = |values: &mut dyn Iterator<Item = f64>| {
-            column.clear();
-            column.extend(values.zip(since.iter().copied()));
-            distance(&mut column) > FAR
-        };
-        is_far(&mut self.rows.y.iter().copied())
-            || (0..dim).any(|k| is_far(&mut self.rows.x.iter().skip(k).step_by(dim).copied()))
+        are_apart(&self.rows, |i| self.arrivals[i] >= self.learned_at)
     }
 
     /// The rows in the order in which they came.
@@ -170,19 +148,6 @@ impl Sample {
         }
         Memory::new(rows, Vec::new())
     }
-}
-
-/// The greatest difference between the shares of two samples that lie below a value: values, and whether they are of the second.
-fn distance(values: &mut [(f64, bool)]) -> f64 {
-    values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    let second = values.iter().filter(|value| value.1).count() as f64;
-    let first = values.len() as f64 - second;
-    let (mut below, mut most) = ([0.0, 0.0], 0.0_f64);
-    for equal in values.chunk_by(|a, b| a.0 == b.0) {
-        equal.iter().for_each(|value| below[usize::from(value.1)] += 1.0);
-        most = most.max((below[0] / first - below[1] / second).abs());
-    }
-    most
 }
 
 #[cfg(test)]
@@ -229,16 +194,6 @@ mod tests {
         assert!(moved(&|i| [at(i), at(3 * i)], &|i| at(5 * i) + 2e-4 * f64::from(i)));
         // A constant has nowhere to go.
         assert!(!moved(&|_| [1.0, 2.0], &|_| 3.0));
-    }
-
-    #[test]
-    fn distances_are_those_of_steps() {
-        let mut values = [(1.0, false), (2.0, false), (2.0, true), (3.0, true)];
-        assert_eq!(distance(&mut values), 0.5);
-        let mut values = [(1.0, false), (1.0, true)];
-        assert_eq!(distance(&mut values), 0.0);
-        let mut values = [(1.0, false), (2.0, true)];
-        assert_eq!(distance(&mut values), 1.0);
     }
 
     #[test]

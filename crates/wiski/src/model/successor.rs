@@ -6,8 +6,12 @@
 //! comes, and then takes over. No row waits, but for a copy. A successor that turns out not to fit any more (a row was
 //! un-learned, a class was added) is dropped, and what it was for is due again.
 
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 use std::thread::JoinHandle;
 
 use super::corrections::Corrections;
@@ -55,8 +59,8 @@ pub(super) struct Searched {
     pub(super) is_brief: bool,
     /// Whether no other follows, and no row in memory is needed any more.
     pub(super) is_last: bool,
-    /// The rows of the stream of which it had a sample, if it had.
-    pub(super) sampled_from: Option<u64>,
+    /// The rows of the stream, and those that the model has learned, if these are a sample.
+    pub(super) sampled_from: Option<(u64, usize)>,
 }
 
 /// What a search or a refit leads to.
@@ -67,6 +71,8 @@ pub(super) struct Prepared<T> {
     pub(super) spread: Option<Box<Spread>>,
     /// How many deviations rows in memory are off if they are left out.
     pub(super) left_out: Vec<f64>,
+    /// Whether rows in memory moved, so that those of the stream say nothing about rows elsewhere.
+    pub(super) is_moving: bool,
     /// By how much the unit of the targets has grown.
     pub(super) growth: f64,
     /// For a search.
@@ -125,19 +131,20 @@ impl<T: Task> Prepared<T> {
         let left_out = beside.scores();
         let Beside { corrections, spread, .. } = beside;
         let search = Some(Searched { rows: memory.len(), rising, is_brief, is_last, sampled_from: None });
-        Ok(Self { task, learner: Box::new(learner), corrections, spread, left_out, growth: 1.0, search })
+        let (learner, is_moving) = (Box::new(learner), memory.is_moving());
+        Ok(Self { task, learner, corrections, spread, left_out, is_moving, growth: 1.0, search })
     }
 
-    /// Scales and features from as many rows of a sample as memory holds, and a model that has learned all of the sample.
-    /// `None` if rows left out are no likelier with it than with the one before, which has all rows of the stream: those
-    /// that no feature was learned from, where there are enough.
+    /// Scales and features from as many rows of a sample as memory holds, and a model that has learned all of the sample; or
+    /// the model before, which has all rows of the stream, if rows left out are likelier with it. What is learned beside a
+    /// model begins anew with either.
     pub(super) fn by_renewal(
         task: &T,
         sample: &Sample,
         settings: &Settings,
         input_dim: usize,
         before: &Learner,
-    ) -> Result<Option<Self>> {
+    ) -> Result<Self> {
         let all = sample.in_order();
         let (searched, rest) = all.thinned(settings.memory_rows(input_dim), input_dim);
         let weighting = Some(before.encoder()).filter(|encoder| encoder.has_relative_noise());
@@ -156,22 +163,18 @@ impl<T: Task> Prepared<T> {
             interrupt::check()?;
         }
         let compared = if rest.len() < FEWEST_COMPARED { &searched } else { &rest };
-        let mut before_task = task.clone();
-        let stride = compared.len().div_ceil(MOST_COMPARED);
-        let mut gain = 0.0;
-        for i in (0..compared.len()).step_by(stride) {
-            let x = &compared.rows.x[i * input_dim..(i + 1) * input_dim];
-            let density = |task: &mut T, learner: &Learner| -> Result<f64> {
-                let row = task.row(compared.rows.y[i], compared.rows.noise[i]);
-                let said = learner.predict_without(x, row.each)?;
-                Ok(task.log_density(&said, compared.rows.y[i], CLIP))
-            };
-            gain += density(&mut new.task, &new.learner)? - density(&mut before_task, before)?;
+        let mut task = task.clone();
+        if left_out_density(&mut new.task, &new.learner, compared, input_dim)?
+            > left_out_density(&mut task, before, compared, input_dim)?
+        {
+            let sampled_from = Some((sample.seen(), all.len()));
+            new.search.iter_mut().for_each(|search| search.sampled_from = sampled_from);
+            return Ok(new);
         }
-        new.search.iter_mut().for_each(|search| {
-            (search.rows, search.sampled_from) = (all.len(), Some(sample.seen()));
-        });
-        Ok((gain > 0.0).then_some(new))
+        let beside = Beside::of(&mut task, &searched, before, settings, input_dim)?;
+        let left_out = beside.scores();
+        let Beside { corrections, spread, .. } = beside;
+        Ok(Self { task, learner: Box::new(before.clone()), corrections, spread, left_out, ..new })
     }
 
     /// Hyperparameters from everything learned.
@@ -185,7 +188,8 @@ impl<T: Task> Prepared<T> {
         learner.refit(optimizer)?;
         interrupt::check()?;
         let (corrections, spread, left_out) = (None, None, Vec::new());
-        Ok(Self { task, learner, corrections, spread, left_out, growth, search: None })
+        let is_moving = false;
+        Ok(Self { task, learner, corrections, spread, left_out, is_moving, growth, search: None })
     }
 }
 
@@ -197,6 +201,30 @@ fn targets<T: Task>(task: &mut T, memory: &Memory, input_dim: usize) -> Vec<Targ
         task.row(y, discounted).each[0]
     };
     rows.map(target).collect()
+}
+
+/// The numbers of a range in an order that has nothing to do with them.
+fn shuffled(range: Range<usize>) -> Vec<usize> {
+    let mut order: Vec<usize> = range.collect();
+    order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(0));
+    order
+}
+
+/// The mean log density of rows that a model has learned, each left out.
+fn left_out_density<T: Task>(
+    task: &mut T,
+    learner: &Learner,
+    rows: &Memory,
+    input_dim: usize,
+) -> Result<f64> {
+    let (stride, mut sum, mut count) = (rows.len().div_ceil(MOST_COMPARED).max(1), 0.0, 0.0);
+    for i in (0..rows.len()).step_by(stride) {
+        let (x, y) = (&rows.rows.x[i * input_dim..(i + 1) * input_dim], rows.rows.y[i]);
+        let said = learner.predict_without(x, task.row(y, rows.rows.noise[i]).each)?;
+        sum += task.log_density(&said, y, CLIP);
+        count += 1.0;
+    }
+    Ok(sum / count)
 }
 
 /// What is learned beside a model, where that is wanted.
@@ -230,24 +258,33 @@ impl Beside {
         let last =
             if learner.first().follows_in_steps() { rows.len() } else { rows.len().saturating_sub(REPLAYED) };
         let begin = if spread.is_none() || learner.first().follows_in_steps() { last } else { 0 };
-        let mut seen = Vec::new();
-        for i in begin..rows.len() {
+        let without = |task: &mut T, i: usize| {
             let x = &rows.x[i * input_dim..(i + 1) * input_dim];
-            if task.discount(x, rows.y[i]) > 1.0 {
-                // An outlier is no change.
-                continue;
-            }
+            // An outlier is no change.
+            let counts = task.discount(x, rows.y[i]) == 1.0 && learner.encoder().scaling().reaches(x);
             let row = task.row(rows.y[i], rows.noise[i]);
-            if learner.encoder().scaling().reaches(x)
-                && let Ok(mut said) = learner.predict_without(x, row.each)
-            {
-                let h = &h[i * dim..(i + 1) * dim];
-                if spread.is_some() && learner.encoder().is_fixed() {
-                    seen.push((i, h.to_vec(), said[0], row.each[0].value));
-                }
-                corrections.iter_mut().filter(|_| i >= last).for_each(|own| own.step(h, &row, &mut said));
-                spread.iter_mut().for_each(|own| own.step(h, row.each[0].value, &mut said[0]));
+            if counts { learner.predict_without(x, row.each).ok() } else { None }
+        };
+        // Rows that came sorted say how noisy others are if they are gone through in another order.
+        let is_moving = memory.is_moving();
+        let order = if is_moving { shuffled(begin..rows.len()) } else { (begin..rows.len()).collect() };
+        let mut seen = Vec::new();
+        for i in order {
+            let Some(mut said) = without(task, i) else { continue };
+            let (row, h) = (task.row(rows.y[i], rows.noise[i]), &h[i * dim..(i + 1) * dim]);
+            if spread.is_some() && learner.encoder().is_fixed() {
+                seen.push((i, h.to_vec(), said[0], row.each[0].value));
             }
+            if !is_moving && i >= last {
+                corrections.iter_mut().for_each(|own| own.step(h, &row, &mut said));
+            }
+            spread.iter_mut().for_each(|own| own.step(h, row.each[0].value, &mut said[0]));
+        }
+        let again = if is_moving && corrections.is_some() { last..rows.len() } else { 0..0 };
+        for i in again {
+            let Some(mut said) = without(task, i) else { continue };
+            let (row, h) = (task.row(rows.y[i], rows.noise[i]), &h[i * dim..(i + 1) * dim]);
+            corrections.iter_mut().for_each(|own| own.step(h, &row, &mut said));
         }
         Ok(Self { corrections: corrections.map(Box::new), spread: spread.map(Box::new), rows: seen })
     }
@@ -307,20 +344,10 @@ struct Waiting {
 
 /// How far a successor is.
 enum Stage<T> {
-    Preparing(JoinHandle<Result<Option<Prepared<T>>>>),
+    Preparing(JoinHandle<Result<Prepared<T>>>),
     CatchingUp(Box<Prepared<T>>),
     /// Taken over, or failed.
     Over,
-}
-
-/// What became of a successor.
-pub(super) enum Attended<T> {
-    /// It is not ready yet.
-    Waiting,
-    /// It has caught up with all rows.
-    Ready(Box<Prepared<T>>),
-    /// It is no better than the learner that there is.
-    NoBetter,
 }
 
 /// A learner that is prepared beside the stream.
@@ -344,7 +371,7 @@ impl<T> Drop for Successor<T> {
 }
 
 impl<T: Task> Successor<T> {
-    fn new(work: impl FnOnce() -> Result<Option<Prepared<T>>> + Send + 'static) -> Self {
+    fn new(work: impl FnOnce() -> Result<Prepared<T>> + Send + 'static) -> Self {
         let interrupt = Interrupt::new();
         let watched = interrupt.clone();
         // Whoever waits for an answer is more urgent.
@@ -363,7 +390,7 @@ impl<T: Task> Successor<T> {
     ) -> Self {
         let search =
             move || Prepared::by_search(task, &memory, &settings, input_dim, is_last, before.as_ref());
-        Self::new(|| search().map(Some))
+        Self::new(search)
     }
 
     /// One with features from a sample of all rows.
@@ -379,7 +406,7 @@ impl<T: Task> Successor<T> {
 
     /// One with hyperparameters from everything learned.
     pub(super) fn by_refit(task: T, learner: Box<Learner>, settings: Settings, optimizer: LbfgsB) -> Self {
-        Self::new(move || Prepared::by_refit(task, learner, &settings, &optimizer).map(Some))
+        Self::new(move || Prepared::by_refit(task, learner, &settings, &optimizer))
     }
 
     /// Keeps a row for it.
@@ -399,7 +426,12 @@ impl<T: Task> Successor<T> {
 
     /// Lets it catch up with so many rows, once it is prepared or if told to `wait`; itself when it has caught up with all
     /// of them, and an error if it cannot.
-    pub(super) fn attend(&mut self, settings: &Settings, wait: bool, rows: usize) -> Result<Attended<T>> {
+    pub(super) fn attend(
+        &mut self,
+        settings: &Settings,
+        wait: bool,
+        rows: usize,
+    ) -> Result<Option<Prepared<T>>> {
         let wait = wait || self.waiting.len() > MOST_WAITING;
         // When it is done depends on the machine, so that is not looked at where a stream must be repeatable.
         let looks = settings.upkeep != Upkeep::OnRequest;
@@ -407,12 +439,11 @@ impl<T: Task> Successor<T> {
             Stage::Preparing(handle) if wait || looks && handle.is_finished() => {
                 // A panic there is a broken promise of this library, and goes on here.
                 let done = handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                let Some(prepared) = done? else { return Ok(Attended::NoBetter) };
-                Stage::CatchingUp(Box::new(prepared))
+                Stage::CatchingUp(Box::new(done?))
             }
             stage => stage,
         };
-        let Stage::CatchingUp(prepared) = &mut self.stage else { return Ok(Attended::Waiting) };
+        let Stage::CatchingUp(prepared) = &mut self.stage else { return Ok(None) };
         for row in self.waiting.drain(..rows.min(self.waiting.len())) {
             let Prepared { task, learner, corrections, spread, .. } = &mut **prepared;
             let targets = task.row(row.y, row.noise);
@@ -431,11 +462,11 @@ impl<T: Task> Successor<T> {
             }
         }
         if !self.waiting.is_empty() {
-            return Ok(Attended::Waiting);
+            return Ok(None);
         }
         match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::CatchingUp(prepared) => Ok(Attended::Ready(prepared)),
-            _ => Ok(Attended::Waiting),
+            Stage::CatchingUp(prepared) => Ok(Some(*prepared)),
+            _ => Ok(None),
         }
     }
 }

@@ -83,12 +83,25 @@ impl Tails {
         log_mixture(&self.weights, &self.log_densities((y - prediction.mean) / std)) - std.ln()
     }
 
+    /// The density of residuals that are so many deviations off.
+    pub(crate) fn of(scores: &[f64]) -> Self {
+        let mut new = Self::default();
+        scores.iter().for_each(|&z| {
+            new.step(z);
+        });
+        new
+    }
+
     /// Takes in an observation; returns its log density as it was before.
     pub(crate) fn observe(&mut self, prediction: &Prediction, y: f64) -> f64 {
         let std = prediction.std();
-        let z = (y - prediction.mean) / std;
+        self.step((y - prediction.mean) / std) - std.ln()
+    }
+
+    /// Takes in a standardized residual; returns its log density as it was before.
+    fn step(&mut self, z: f64) -> f64 {
         let densities = self.log_densities(z);
-        let log_density = move_weights(&mut self.weights, &densities, RATE) - std.ln();
+        let log_density = move_weights(&mut self.weights, &densities, RATE);
         self.seen += 1.0;
         let rate = (self.seen + ROWS_BEFORE).min(MOST_ROWS).recip();
         for (scale, (nu, _)) in self.scales.iter_mut().zip(STUDENTS) {

@@ -52,8 +52,9 @@ pub(crate) trait Task: Clone + Serialize + DeserializeOwned + Send + 'static {
         0
     }
 
-    /// Takes note of how many deviations rows in memory are off if they are left out.
-    fn observe_left_out(&mut self, _scores: Vec<f64>) {}
+    /// Takes note of how many deviations rows in memory are off if they are left out, and whether those of the stream say
+    /// nothing about rows elsewhere.
+    fn observe_left_out(&mut self, _scores: Vec<f64>, _is_moving: bool) {}
 
     /// The log density of a target, at most so many deviations off, or the log probability of a class, given what the processes
     /// said.

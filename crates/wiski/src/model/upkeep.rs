@@ -17,7 +17,7 @@ use super::online::Online;
 use super::sample::Sample;
 use super::schedule::{brief, coarse, frugal, thorough};
 use super::settings::{Upkeep, UpkeepStage};
-use super::successor::{Attended, CAUGHT_UP, Prepared, Successor};
+use super::successor::{CAUGHT_UP, Prepared, Successor};
 use super::task::Task;
 use crate::error::{Error, Result};
 use crate::learn::LbfgsB;
@@ -72,11 +72,11 @@ impl<T: Task> Online<T> {
             let refits = self.learner.as_ref().map_or(0, |before| before.refits() + 1);
             self.learner = Some(Box::new(prepared.learner.after_refits(refits)));
             (self.corrections, self.spread) = (prepared.corrections, prepared.spread);
-            self.task.observe_left_out(prepared.left_out);
+            self.task.observe_left_out(prepared.left_out, prepared.is_moving);
             (self.rising, self.is_brief) = (search.rising, search.is_brief);
-            if let (Some(sample), Some(seen)) = (&mut self.sample, search.sampled_from) {
+            if let (Some(sample), Some((seen, rows))) = (&mut self.sample, search.sampled_from) {
                 sample.learned(seen);
-                self.lost = seen.saturating_sub(search.rows as u64);
+                self.lost = seen.saturating_sub(rows as u64);
             }
         } else {
             self.learner = Some(prepared.learner);
@@ -157,10 +157,9 @@ impl<T: Task> Online<T> {
         if !matches!(renewed, Err(Error::Interrupted)) {
             sample.looked();
         }
-        if let Some(prepared) = renewed? {
-            self.task.adopt(&prepared.task);
-            self.adopt(prepared);
-        }
+        let prepared = renewed?;
+        self.task.adopt(&prepared.task);
+        self.adopt(prepared);
         Ok(())
     }
 
@@ -239,11 +238,10 @@ impl<T: Task> Online<T> {
     pub(super) fn attend(&mut self, wait: bool, rows: usize) {
         let Some(successor) = &mut self.successor else { return };
         match successor.attend(&self.settings, wait, rows) {
-            Ok(Attended::Waiting) => {}
-            Ok(Attended::NoBetter) => self.successor = None,
-            Ok(Attended::Ready(prepared)) => {
+            Ok(None) => {}
+            Ok(Some(prepared)) => {
                 self.successor = None;
-                self.take_over(*prepared);
+                self.take_over(prepared);
             }
             Err(error) => {
                 self.successor = None;
