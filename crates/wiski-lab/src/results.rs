@@ -3,7 +3,7 @@
 
 use crate::Options;
 use crate::watch;
-use crate::work::{self, Unit, Work};
+use crate::work::{self, FEW_TRIALS, Unit, Work};
 use anyhow::Context;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde::de::DeserializeOwned;
@@ -66,7 +66,7 @@ impl Folder {
         Ok(Some(stored.result))
     }
 
-    /// The results of several trials that are there, in their order.
+    /// The results of several trials that are there, in their order: of the first three, if a trial takes all of its budget.
     pub fn trials<T: Serialize + DeserializeOwned>(
         &self,
         seeds: impl IntoIterator<Item = u64>,
@@ -75,8 +75,11 @@ impl Folder {
         compute: impl Fn(u64) -> anyhow::Result<T>,
     ) -> anyhow::Result<Vec<T>> {
         let mut all = Vec::new();
-        for seed in seeds {
-            all.extend(self.trial(&key(seed), setup, || compute(seed))?);
+        for (number, seed) in seeds.into_iter().enumerate() {
+            let unit = Unit { experiment: self.experiment.clone(), key: key(seed) };
+            if number < FEW_TRIALS || !self.work.is_dear(&unit) {
+                all.extend(self.trial(&unit.key, setup, || compute(seed))?);
+            }
         }
         Ok(all)
     }

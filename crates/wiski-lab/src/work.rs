@@ -78,7 +78,15 @@ pub struct Class {
     pub slice: Option<Slice>,
 }
 
+/// The trials of a method whose budget ends before its stream does.
+pub(crate) const FEW_TRIALS: usize = 3;
+
 impl Class {
+    /// Whether a unit takes all of its budget.
+    fn is_dear(&self, budget: f64) -> bool {
+        self.estimate(budget).is_some_and(|seconds| seconds >= budget)
+    }
+
     /// The processor seconds that a unit will take within a budget: as those before did, or as a slice says.
     pub fn estimate(&self, budget: f64) -> Option<f64> {
         match self.slice {
@@ -187,6 +195,11 @@ impl Work {
         }
     }
 
+    /// Whether a unit like this one takes all of its budget, so that few trials have to do.
+    pub(crate) fn is_dear(&self, unit: &Unit) -> bool {
+        self.classes().get(&unit.class()).is_some_and(|class| class.is_dear(self.limits.budget))
+    }
+
     /// Takes note of what a slice said.
     pub(crate) fn measured(&self, unit: &Unit, slice: Slice) {
         self.state().slices.insert(unit.class(), slice);
@@ -265,6 +278,9 @@ impl Work {
                 class.slice = Some(*slice);
             }
         }
+        for class in classes.values_mut().filter(|class| class.is_dear(self.limits.budget)) {
+            class.left = class.left.min(FEW_TRIALS.saturating_sub(class.done));
+        }
         classes
     }
 }
@@ -342,6 +358,23 @@ mod tests {
         assert_eq!(work.postponed(), 1);
         let over = Work::new(Limits { until: Some(Instant::now()), ..limits }).with(Mode::Share);
         assert_eq!(over.take(&unit("unknown-0")), Task::Leave);
+    }
+
+    #[test]
+    fn what_takes_all_of_its_budget_has_few_trials() {
+        let work = Work::new(Limits { budget: 100.0, ..Limits::default() });
+        for trial in 0..10 {
+            work.with(Mode::List).take(&unit(&format!("cheap-{trial}")));
+            work.with(Mode::List).take(&unit(&format!("dear-{trial}")));
+        }
+        assert_eq!(work.outlook().1, 20);
+        for (key, seconds) in [("cheap-0", 5.0), ("dear-0", 500.0)] {
+            work.measured(&unit(key), Slice { seconds, is_whole: true, ..Slice::default() });
+        }
+        assert_eq!((work.is_dear(&unit("cheap-7")), work.is_dear(&unit("dear-7"))), (false, true));
+        assert_eq!(work.outlook(), (0, 13, 10.0 * 5.0 + 3.0 * 100.0));
+        work.with(Mode::Share).ran(&unit("dear-0"), 101.0);
+        assert_eq!(work.outlook().1, 13);
     }
 
     #[test]

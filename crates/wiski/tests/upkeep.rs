@@ -1,11 +1,14 @@
 //! Searches and refits beside the stream: no row is lost, and what takes over has learned all of them.
 #![cfg(feature = "threads")]
 
+mod common;
+
+use common::assert_has_learned;
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::model::{Upkeep, UpkeepStage};
-use wiski::{Classes, OnlineClassifier, OnlineGp, OnlineRegressor, Settings, Wiski, persist};
+use wiski::{Classes, OnlineClassifier, OnlineRegressor, Settings, persist};
 
 fn rows(count: usize) -> Vec<([f64; 3], f64)> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
@@ -21,30 +24,6 @@ fn rows(count: usize) -> Vec<([f64; 3], f64)> {
 fn settings(features: &str) -> Settings {
     let features = features.parse().unwrap();
     Settings { features, memory: 700, upkeep: Upkeep::Background, ..Settings::default() }
-}
-
-/// The posterior of all rows under the scales, features and hyperparameters of a model, computed at once, is the model's.
-fn assert_has_learned(model: &OnlineRegressor, rows: &[([f64; 3], f64)]) {
-    let (inner, encoder, scale) = (model.model().unwrap(), model.encoder().unwrap(), model.target_scale());
-    let lattice = inner.stats().lattice();
-    let builder = lattice.grids().iter().fold(Wiski::builder(), |b, grid| b.grid(grid.clone()));
-    let builder = lattice.points().into_iter().fold(builder, |b, points| b.points(points.clone()));
-    let builder = inner.kernels().iter().fold(builder, |b, kernel| b.kernel(kernel.clone()));
-    let mut batch = builder.noise(inner.noise()).rank_tolerance(1e-6).build().unwrap();
-    assert_eq!(model.count(), rows.len() as f64);
-    for (x, y) in rows {
-        let h = model.coordinates(x).unwrap();
-        batch.observe(&h, (y - scale.shift) / scale.scale).unwrap();
-    }
-    assert_eq!(encoder.input_dim(), 3);
-    for (x, _) in rows.iter().step_by(37) {
-        let h = model.coordinates(x).unwrap();
-        let (p, q) = (inner.predict(&h).unwrap(), batch.predict(&h).unwrap());
-        // Which eigenvalues of its prior a model drops, all of them below 10⁻⁶ of the largest, depends on the number of
-        // rows when it was factorized.
-        assert!((p.mean - q.mean).abs() < 1e-4, "{} {}", p.mean, q.mean);
-        assert!((p.variance - q.variance).abs() < 1e-5 + 0.01 * q.variance, "{} {}", p.variance, q.variance);
-    }
 }
 
 #[test]

@@ -44,7 +44,8 @@ pub(crate) struct Reproduce {
     /// Begin nothing that would not end within so many hours; the next run goes on
     #[arg(long, value_name = "H", requires = "full", value_parser = positive)]
     hours: Option<f64>,
-    /// Hours on the processor that one trial of one method may take; its curve ends there, with a fitted line for the rest
+    /// Hours on the processor that one trial of one method may take; its curve ends there, with a fitted line for the rest,
+    /// and three such trials have to do
     #[arg(long, value_name = "H", requires = "full", default_value_t = 1.0, value_parser = positive)]
     budget: f64,
     /// Trials that run side by side

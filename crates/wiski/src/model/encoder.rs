@@ -97,6 +97,19 @@ const OUTLIER: f64 = 8.0;
 /// The range of a column that nothing is outside of.
 pub(crate) const UNBOUNDED: (f64, f64) = (f64::MIN, f64::MAX);
 
+/// What lies far out is no outlier if so large a share of the rows does, and if it takes so many values: a column of counts or
+/// of sizes, not one with a number that says that nothing was measured.
+const MANY: f64 = 0.05;
+const MANY_VALUES: usize = 16;
+/// Of such a column, all but this share of the rows on each side count as they are.
+const INNER: f64 = 0.001;
+
+/// Whether values, given in order, are too many of a column's for outliers.
+fn is_many(values: impl Iterator<Item = f64>, rows: usize) -> bool {
+    let values: Vec<f64> = values.collect();
+    values.len() as f64 >= MANY * rows as f64 && values.chunk_by(|a, b| a == b).count() >= MANY_VALUES
+}
+
 impl ColumnScaling {
     /// The range of each column of rows given one after the other, without what lies far outside, widened by a twentieth:
     /// bounds for rows like these.
@@ -134,7 +147,8 @@ impl ColumnScaling {
 
     /// Centers each column at its median, divides it by half the distance between its 16 % and 84 % quantiles
     /// (one standard deviation of a Gaussian) and pulls in what lies beyond eight of those: a single value of a
-    /// million must not press all others together. Columns that mostly repeat one value go by their deviation.
+    /// million must not press all others together. Columns that mostly repeat one value go by their deviation, and so do those
+    /// of which more than one row in twenty lies farther out, at many places.
     pub fn robust(x: &[f64], dim: usize) -> Result<Self> {
         let mut scaling = Self { limit: vec![OUTLIER; dim], ..Self::identity(dim) };
         let mut column: Vec<f64> = Vec::with_capacity(x.len() / dim);
@@ -154,6 +168,14 @@ impl ColumnScaling {
             let (lo, hi) = (quantile(0.0), quantile(1.0));
             let size = |v: f64| ((v - scaling.shift[k]) * scaling.factor[k]).abs();
             let is_heavy = size(lo).max(size(hi)) > OUTLIER;
+            if is_many(column.iter().copied().filter(|&v| size(v) > OUTLIER), column.len()) {
+                let (lo, hi) = (quantile(INNER), quantile(1.0 - INNER));
+                column.iter_mut().for_each(|v| *v = v.clamp(lo, hi));
+                let inner = Moments::from_rows(&column, 1)?;
+                scaling.factor[k] = inner.variance(0).sqrt().recip();
+                let size = |v: f64| ((v - scaling.shift[k]) * scaling.factor[k]).abs();
+                scaling.limit[k] = size(lo).max(size(hi)).max(OUTLIER);
+            }
             scaling.seen.push(if is_heavy { UNBOUNDED } else { (lo, hi) });
         }
         Ok(scaling)
@@ -621,5 +643,24 @@ mod tests {
         // The second column repeats one value: it goes by its deviation, and its only other value is pulled in.
         assert_eq!(row[1], OUTLIER);
         assert!(ColumnScaling::identity(2).apply(&[1e9, f64::NAN], &mut row).is_err());
+    }
+
+    #[test]
+    fn what_many_rows_have_is_no_outlier() {
+        // One row in ten lies far out: at as many places, and at one, which says that nothing was measured.
+        let spread = (0..1000).map(|i| if i % 10 == 0 { f64::from(i) } else { 0.01 * f64::from(i % 7) });
+        let named = (0..1000).map(|i| if i % 10 == 0 { -9999.0 } else { 0.01 * f64::from(i % 7) });
+        let x: Vec<f64> = spread.zip(named).flat_map(|(a, b)| [a, b]).collect();
+        let scaling = ColumnScaling::robust(&x, 2).unwrap();
+        let mut row = Vec::new();
+        scaling.apply(&[500.0, -9999.0], &mut row).unwrap();
+        let deviation = scaling.factor[0].recip();
+        assert!((120.0..250.0).contains(&deviation), "{deviation}");
+        assert!((row[0] - (500.0 - scaling.shift[0]) / deviation).abs() < 1e-12, "{row:?}");
+        assert_eq!(row[1], -OUTLIER);
+        // Beyond what nearly all rows have there is an end to it.
+        scaling.apply(&[1e9, 0.0], &mut row).unwrap();
+        assert_eq!(row[0], scaling.limit[0]);
+        assert!(row[0] >= OUTLIER);
     }
 }

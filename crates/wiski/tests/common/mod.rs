@@ -6,7 +6,7 @@ use faer::{Mat, Side};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use wiski::internals::grid::Lattice;
-use wiski::{Family, Grid, Kernel};
+use wiski::{Family, Grid, Kernel, OnlineGp, OnlineRegressor, Wiski};
 
 pub type Rng = Xoshiro256PlusPlus;
 
@@ -187,4 +187,28 @@ pub fn close(a: f64, b: f64, tolerance: f64, what: &str) {
         "{what}: {a} against {b}, off by {:e}",
         (a - b).abs()
     );
+}
+
+/// The posterior of all rows under the scales, features and hyperparameters of a model, computed at once, is the model's.
+pub fn assert_has_learned<const D: usize>(model: &OnlineRegressor, rows: &[([f64; D], f64)]) {
+    let (inner, encoder, scale) = (model.model().unwrap(), model.encoder().unwrap(), model.target_scale());
+    let lattice = inner.stats().lattice();
+    let builder = lattice.grids().iter().fold(Wiski::builder(), |b, grid| b.grid(grid.clone()));
+    let builder = lattice.points().into_iter().fold(builder, |b, points| b.points(points.clone()));
+    let builder = inner.kernels().iter().fold(builder, |b, kernel| b.kernel(kernel.clone()));
+    let mut batch = builder.noise(inner.noise()).rank_tolerance(1e-6).build().unwrap();
+    assert_eq!(model.count(), rows.len() as f64);
+    for (x, y) in rows {
+        let h = model.coordinates(x).unwrap();
+        batch.observe(&h, (y - scale.shift) / scale.scale).unwrap();
+    }
+    assert_eq!(encoder.input_dim(), D);
+    for (x, _) in rows.iter().step_by(37) {
+        let h = model.coordinates(x).unwrap();
+        let (p, q) = (inner.predict(&h).unwrap(), batch.predict(&h).unwrap());
+        // Which eigenvalues of its prior a model drops, all of them below 10⁻⁶ of the largest, depends on the number of
+        // rows when it was factorized.
+        assert!((p.mean - q.mean).abs() < 1e-4, "{} {}", p.mean, q.mean);
+        assert!((p.variance - q.variance).abs() < 1e-5 + 0.01 * q.variance, "{} {}", p.variance, q.variance);
+    }
 }

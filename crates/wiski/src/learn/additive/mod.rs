@@ -44,8 +44,9 @@ const WORTH_MORE_TRAINING: f64 = 2e-3;
 const TRAINED_EIGHTHS: [usize; 3] = [1, 2, 4];
 /// Directions are trained on at most this many rows.
 const TRAINED_ROWS: usize = 3072;
-/// Blocks with a smaller share of the explained variance are left out.
+/// Blocks with a smaller share of the explained variance are left out, if that is also less than this share of the noise.
 const SMALLEST_SHARE: f64 = 1e-3;
+const SMALLEST_OF_NOISE: f64 = 0.01;
 
 /// A search for blocks on rows in memory.
 #[derive(Clone, Copy)]
@@ -283,7 +284,13 @@ impl AdditiveSearch<'_> {
     fn pruned(&self, mut warm: WarmUp) -> Result<WarmUp> {
         let shares = warm.shares()?;
         let grids = warm.lattice().grids().len();
-        let kept: Vec<usize> = (0..grids).filter(|&j| shares[j] >= SMALLEST_SHARE).collect();
+        // Of functions that explain nearly all, small parts are large beside what is left.
+        let (y, n) = (&self.rows.y, self.rows.len() as f64);
+        let mean = y.iter().sum::<f64>() / n;
+        let variance = y.iter().map(|y| (y - mean).powi(2)).sum::<f64>() / n;
+        let noise = warm.hyperparameters().noise;
+        let least = SMALLEST_SHARE.min(SMALLEST_OF_NOISE * noise / (variance - noise).max(noise));
+        let kept: Vec<usize> = (0..grids).filter(|&j| shares[j] >= least).collect();
         let points = warm.lattice().points().cloned().zip(warm.hyperparameters().kernels.get(grids));
         let points = points.map(|(points, kernel)| (points, kernel.variance()));
         if kept.is_empty() || kept.len() == grids {
