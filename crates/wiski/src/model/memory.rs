@@ -14,6 +14,9 @@ pub(crate) struct Memory {
     pub(crate) rows: Rows,
     #[serde(with = "crate::saved::floats")]
     pub(crate) times: Vec<f64>,
+    /// Whether rows are a sample of a stream that has no clock, which of a sample cannot be seen.
+    #[serde(skip)]
+    is_sample: bool,
 }
 
 restored_after_reading!(Memory);
@@ -34,7 +37,12 @@ const MANY_ROWS: usize = 8;
 
 impl Memory {
     pub(crate) fn new(rows: Rows, times: Vec<f64>) -> Self {
-        Self { rows, times }
+        Self { rows, times, is_sample: false }
+    }
+
+    /// A sample of a stream that has no clock.
+    pub(super) fn sampled(rows: Rows) -> Self {
+        Self { rows, times: Vec::new(), is_sample: true }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -109,17 +117,19 @@ impl Memory {
             let is_regular = values.len() >= MANY_ROWS * steps.len() || are_alike(rows);
             is_regular && are_alike(steps)
         };
-        if self.len() < FEWEST_RISING { Vec::new() } else { (0..dim).filter(ticks).collect() }
+        let is_told = !self.is_sample && self.len() >= FEWEST_RISING;
+        if is_told { (0..dim).filter(ticks).collect() } else { Vec::new() }
     }
 
-    /// Whether the later half of the rows is distributed otherwise than the first, as where rows were sorted.
-    pub(crate) fn is_moving(&self) -> bool {
-        are_apart(&self.rows, |i| 2 * i >= self.len())
+    /// Whether the later half of the rows is distributed otherwise than the first, as where rows were sorted; clocks aside.
+    pub(crate) fn is_moving(&self, clocks: &[usize]) -> bool {
+        are_apart(&self.rows, |i| 2 * i >= self.len(), clocks)
     }
 
     /// As many rows, evenly spread, and the rest.
     pub(crate) fn thinned(&self, rows: usize, dim: usize) -> (Self, Self) {
-        let (mut kept, mut rest) = (Self::default(), Self::default());
+        let none = Self { is_sample: self.is_sample, ..Self::default() };
+        let (mut kept, mut rest) = (none.clone(), none);
         for (i, x) in self.rows.x.chunks_exact(dim).enumerate() {
             // The number of rows kept after i of them is ⌊i rows/len⌋.
             let is_kept = rows >= self.len() || (i + 1) * rows / self.len() > i * rows / self.len();
@@ -149,8 +159,8 @@ const APART: f64 = 0.15;
 const BY_CHANCE: f64 = 3.3;
 
 /// Whether the rows that are `later` are distributed otherwise than the others, by the greatest distance (Kolmogorov and
-/// Smirnov) of a column or of the targets. O(D n log n).
-pub(super) fn are_apart(rows: &Rows, later: impl Fn(usize) -> bool) -> bool {
+/// Smirnov) of a column or of the targets; some columns aside. O(D n log n).
+pub(super) fn are_apart(rows: &Rows, later: impl Fn(usize) -> bool, aside: &[usize]) -> bool {
     let later: Vec<bool> = (0..rows.len()).map(later).collect();
     let second = later.iter().filter(|&&is_later| is_later).count();
     let (n, m) = ((rows.len() - second) as f64, second as f64);
@@ -164,7 +174,9 @@ pub(super) fn are_apart(rows: &Rows, later: impl Fn(usize) -> bool) -> bool {
     };
     least < 1.0
         && (is_apart(&mut rows.y.iter().copied())
-            || (0..dim).any(|k| is_apart(&mut rows.x.iter().skip(k).step_by(dim).copied())))
+            || (0..dim)
+                .filter(|k| !aside.contains(k))
+                .any(|k| is_apart(&mut rows.x.iter().skip(k).step_by(dim).copied())))
 }
 
 /// The greatest difference between the shares of two samples that lie below a value: values, and whether they are of the second.

@@ -44,6 +44,9 @@ pub(super) struct Regression {
     /// How residuals are distributed.
     #[serde(default)]
     pub(super) tails: Tails,
+    /// How those of rows elsewhere are, where the stream moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) tails_ahead: Option<Tails>,
     /// The log density of the last target, as it was before.
     #[serde(skip)]
     pub(super) log_density: f64,
@@ -65,6 +68,7 @@ impl Regression {
             conformal: None,
             guard: Guard::default(),
             tails: Tails::default(),
+            tails_ahead: None,
             log_density: 0.0,
             plain: (0.0, 0.0),
             knows_noise: false,
@@ -179,9 +183,7 @@ impl Task for Regression {
     }
 
     fn observe_left_out(&mut self, scores: Vec<f64>, is_moving: bool) {
-        if is_moving {
-            self.tails = Tails::of(&scores);
-        }
+        self.tails_ahead = is_moving.then(|| Tails::of(&scores));
         if let Some(conformal) = &mut self.conformal {
             conformal.observe_left_out(scores);
         }

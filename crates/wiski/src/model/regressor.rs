@@ -70,6 +70,7 @@ impl OnlineRegressor {
         task.moments.check()?;
         task.guard.check()?;
         task.tails.check()?;
+        task.tails_ahead.iter().try_for_each(Tails::check)?;
         task.scale.check()?;
         new.online.restore()?;
         Ok(new)
@@ -256,9 +257,11 @@ impl OnlineRegressor {
     }
 
     /// The log density of an observation y, given what this model predicted for it. Along the stream it is learned how
-    /// residuals are distributed, so that heavy tails are said as they are; where they are Gaussian, so is the density.
+    /// residuals are distributed, so that heavy tails are said as they are; where they are Gaussian, so is the density. Where
+    /// the stream moves, it is that of rows elsewhere, learned from rows left out.
     pub fn log_density(&self, prediction: &Prediction, y: f64) -> f64 {
-        self.online.task.tails.log_density(prediction, y)
+        let task = &self.online.task;
+        task.tails_ahead.as_ref().unwrap_or(&task.tails).log_density(prediction, y)
     }
 
     /// What keeps intervals at their level; `None` if they are Gaussian.

@@ -6,7 +6,8 @@
 //! from the rows of the sample themselves: those that came before features were learned and those that came since are two
 //! samples of two parts of the stream.
 //!
-//! A row costs O(1), with probability k/n a copy of D numbers; memory is k (D + 2) numbers, constant.
+//! A row costs O(1), with probability k/n a copy of D numbers; memory is k (D + 2) numbers,
+//! constant. The last rows are all kept beside: what comes next is corrected by them.
 
 use rand::RngExt;
 use rand::SeedableRng;
@@ -14,13 +15,15 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use super::memory::{Memory, are_apart};
-use crate::error::{Result, length};
+use crate::error::{Error, Result, length};
 use crate::learn::Rows;
 use crate::saved::{Restore, restored_after_reading};
 
 /// The sample is as large as so many memories, and of no more numbers than this: 16 MB.
 const MEMORIES: usize = 4;
 const MOST_NUMBERS: usize = 1 << 21;
+/// The last rows of the stream are there, so many of them: what comes next is best told by them.
+pub(super) const RECENT: usize = 512;
 
 /// The rows of a sample.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -29,6 +32,8 @@ pub(super) struct Sample {
     rows: Rows,
     /// The number of each along the stream.
     arrivals: Vec<u64>,
+    /// The last rows, and up to as many before them.
+    recent: Rows,
     limit: usize,
     seed: u64,
     /// The rows of the stream; those that there were when features were last learned, and when they last might have been.
@@ -41,7 +46,14 @@ restored_after_reading!(Sample);
 
 impl Restore for Sample {
     fn restore(&mut self) -> Result<()> {
-        length("arrivals", self.rows.len(), self.arrivals.len())
+        length("arrivals", self.rows.len(), self.arrivals.len())?;
+        if self.recent.len() as u64 > self.seen {
+            return Err(Error::Config {
+                field: "sample".into(),
+                reason: "has more rows than its stream".into(),
+            });
+        }
+        Ok(())
     }
 }
 
@@ -63,6 +75,7 @@ impl Sample {
         let mut new = Self {
             rows: Rows::default(),
             arrivals: Vec::new(),
+            recent: Rows::default(),
             limit,
             seed,
             seen: 0,
@@ -76,7 +89,8 @@ impl Sample {
     }
 
     pub(super) fn check(&self, dim: usize) -> Result<()> {
-        length("columns of the sample", self.rows.len() * dim, self.rows.x.len())
+        length("columns of the sample", self.rows.len() * dim, self.rows.x.len())?;
+        length("columns of recent rows", self.recent.len() * dim, self.recent.x.len())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -92,6 +106,12 @@ impl Sample {
     pub(super) fn observe(&mut self, x: &[f64], y: f64, noise: f64) {
         let number = self.seen;
         self.seen += 1;
+        if self.recent.len() == 2 * RECENT {
+            self.recent.x.drain(..RECENT * x.len());
+            self.recent.y.drain(..RECENT);
+            self.recent.noise.drain(..RECENT);
+        }
+        self.recent.push(x, y, noise);
         if self.rows.len() < self.limit {
             self.rows.push(x, y, noise);
             self.arrivals.push(number);
@@ -134,19 +154,22 @@ impl Sample {
 
     /// Whether the rows since features were learned are distributed otherwise than those before.
     pub(super) fn has_moved(&self) -> bool {
-        are_apart(&self.rows, |i| self.arrivals[i] >= self.learned_at)
+        are_apart(&self.rows, |i| self.arrivals[i] >= self.learned_at, &[])
     }
 
-    /// The rows in the order in which they came.
+    /// The rows in the order in which they came, with all of the last [`RECENT`].
     pub(super) fn in_order(&self) -> Memory {
         let dim = self.rows.x.len() / self.len().max(1);
-        let mut order: Vec<usize> = (0..self.len()).collect();
+        let recent = self.recent.len().saturating_sub(RECENT)..self.recent.len();
+        let first = self.seen - recent.len() as u64;
+        let mut order: Vec<usize> = (0..self.len()).filter(|&i| self.arrivals[i] < first).collect();
         order.sort_unstable_by_key(|&i| self.arrivals[i]);
         let mut rows = Rows::default();
-        for i in order {
-            rows.push(&self.rows.x[i * dim..(i + 1) * dim], self.rows.y[i], self.rows.noise[i]);
-        }
-        Memory::new(rows, Vec::new())
+        let mut push =
+            |from: &Rows, i: usize| rows.push(&from.x[i * dim..(i + 1) * dim], from.y[i], from.noise[i]);
+        order.into_iter().for_each(|i| push(&self.rows, i));
+        recent.for_each(|i| push(&self.recent, i));
+        Memory::sampled(rows)
     }
 }
 
@@ -172,6 +195,10 @@ mod tests {
         assert!(tenths.iter().all(|tenth| (tenth - 400).abs() < 5 * 19), "{tenths:?}");
         let ordered = sample.in_order();
         assert!(ordered.rows.x.chunks_exact(2).is_sorted_by(|a, b| a[0] < b[0]));
+        // The last ones are all there.
+        let last = &ordered.rows.y[ordered.len() - RECENT..];
+        assert!(last.iter().enumerate().all(|(i, &y)| y == f64::from(rows) - (RECENT - i) as f64));
+        assert!(ordered.len() > 4000 && ordered.len() < 4000 + RECENT);
         // Rows keep their targets.
         let mut pairs = ordered.rows.x.chunks_exact(2).zip(&ordered.rows.y).filter(|(x, _)| x[0] >= 1000.0);
         assert!(pairs.all(|(x, &y)| x[0] == y));

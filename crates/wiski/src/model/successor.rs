@@ -19,7 +19,7 @@ use super::encoder::Encoder;
 use super::learner::{Learner, RowBatch};
 use super::memory::Memory;
 use super::relative_noise::RelativeNoise;
-use super::sample::Sample;
+use super::sample::{RECENT, Sample};
 use super::schedule::frugal;
 use super::settings::{Settings, Upkeep, UpkeepStage};
 use super::spread::Spread;
@@ -32,8 +32,6 @@ use crate::likelihood::Target;
 use crate::posterior::Prediction;
 use crate::threads;
 
-/// Corrections to what was found on rows in memory begin with so many of the last of them.
-const REPLAYED: usize = 512;
 /// What rows must gain in log density by counting as the noise lets them, in nats a row; and the number of deviations
 /// beyond which a row is as bad as any.
 const WORTHWHILE: f64 = 2e-3;
@@ -95,6 +93,7 @@ impl<T: Task> Prepared<T> {
         } else {
             memory.rising_columns(input_dim)
         };
+        let is_moving = settings.is_additive() && memory.is_moving(&rising);
         let brief = settings.for_search(memory.len(), is_last);
         let is_brief = settings.puts_off_points(memory.len(), is_last);
         // Rows count as the noise that was found before lets them.
@@ -104,13 +103,13 @@ impl<T: Task> Prepared<T> {
         let mut learner = task.start(rows, &brief, input_dim)?;
         // A candidate that was interrupted looks like one that failed, so what the others led to does not count.
         interrupt::check()?;
-        let mut beside = Beside::of(&mut task, rows, &learner, settings, input_dim)?;
+        let mut beside = Beside::of(&mut task, rows, &learner, settings, input_dim, is_moving)?;
         let relative = beside.relative_noise(memory, rows);
         if relative.is_some() || weighted.is_some() {
             let targets = targets(&mut task, memory, input_dim);
             let mut weigh = |mut learner: Learner, noise| -> Result<(Learner, Beside)> {
                 learner.weigh(memory, &targets, noise, settings)?;
-                let beside = Beside::of(&mut task, memory, &learner, settings, input_dim)?;
+                let beside = Beside::of(&mut task, memory, &learner, settings, input_dim, is_moving)?;
                 Ok((learner, beside))
             };
             if weighted.is_some() {
@@ -131,7 +130,7 @@ impl<T: Task> Prepared<T> {
         let left_out = beside.scores();
         let Beside { corrections, spread, .. } = beside;
         let search = Some(Searched { rows: memory.len(), rising, is_brief, is_last, sampled_from: None });
-        let (learner, is_moving) = (Box::new(learner), memory.is_moving());
+        let learner = Box::new(learner);
         Ok(Self { task, learner, corrections, spread, left_out, is_moving, growth: 1.0, search })
     }
 
@@ -164,17 +163,19 @@ impl<T: Task> Prepared<T> {
         }
         let compared = if rest.len() < FEWEST_COMPARED { &searched } else { &rest };
         let mut task = task.clone();
-        if left_out_density(&mut new.task, &new.learner, compared, input_dim)?
-            > left_out_density(&mut task, before, compared, input_dim)?
-        {
+        let is_better = left_out_density(&mut new.task, &new.learner, compared, input_dim)?
+            > left_out_density(&mut task, before, compared, input_dim)?;
+        if is_better {
             let sampled_from = Some((sample.seen(), all.len()));
             new.search.iter_mut().for_each(|search| search.sampled_from = sampled_from);
-            return Ok(new);
+        } else {
+            let beside = Beside::of(&mut task, &searched, before, settings, input_dim, new.is_moving)?;
+            let left_out = beside.scores();
+            new = Self { task, learner: Box::new(before.clone()), spread: beside.spread, left_out, ..new };
         }
-        let beside = Beside::of(&mut task, &searched, before, settings, input_dim)?;
-        let left_out = beside.scores();
-        let Beside { corrections, spread, .. } = beside;
-        Ok(Self { task, learner: Box::new(before.clone()), corrections, spread, left_out, ..new })
+        // What comes next is told by the last rows of the stream, of which a part has few.
+        let corrections = replayed(&mut new.task, &all, &new.learner, settings, input_dim)?;
+        Ok(Self { corrections: corrections.map(Box::new), ..new })
     }
 
     /// Hyperparameters from everything learned.
@@ -227,6 +228,63 @@ fn left_out_density<T: Task>(
     Ok(sum / count)
 }
 
+/// What is said about a row in memory by a model that has learned it, had it not; nothing of an outlier, which is no change.
+fn said_without<T: Task>(
+    task: &mut T,
+    learner: &Learner,
+    memory: &Memory,
+    i: usize,
+    input_dim: usize,
+) -> Option<Vec<Prediction>> {
+    let (x, y) = (&memory.rows.x[i * input_dim..(i + 1) * input_dim], memory.rows.y[i]);
+    let counts = task.discount(x, y) == 1.0 && learner.encoder().scaling().reaches(x);
+    let row = task.row(y, memory.rows.noise[i]);
+    if counts { learner.predict_without(x, row.each).ok() } else { None }
+}
+
+/// The first of the coordinates that inducing points read, or of all.
+fn first_of_points(learner: &Learner) -> usize {
+    let dim = learner.encoder().map().output_dim();
+    learner.first().stats().lattice().points().map_or(0, |points| dim - points.dim())
+}
+
+/// The first of the last rows by which corrections begin. On a large grid a prediction takes too long.
+fn first_replayed(learner: &Learner, rows: usize) -> usize {
+    if learner.first().follows_in_steps() { rows } else { rows.saturating_sub(RECENT) }
+}
+
+/// Corrections over the coordinates of rows, where they are wanted.
+fn blank_corrections<T: Task>(
+    task: &T,
+    h: &[f64],
+    learner: &Learner,
+    settings: &Settings,
+) -> Result<Option<Corrections>> {
+    let (dim, processes) = (learner.encoder().map().output_dim(), learner.processes().len());
+    let new = || Corrections::new(h, dim, first_of_points(learner), processes, task.target_variance());
+    settings.tracking.then(new).transpose()
+}
+
+/// Corrections to a model that has learned the rows, by the last of them.
+fn replayed<T: Task>(
+    task: &mut T,
+    memory: &Memory,
+    learner: &Learner,
+    settings: &Settings,
+    input_dim: usize,
+) -> Result<Option<Corrections>> {
+    let (rows, dim) = (&memory.rows, learner.encoder().map().output_dim());
+    let h = learner.encoder().encode_all(&rows.x)?;
+    let Some(mut corrections) = blank_corrections(task, &h, learner, settings)? else { return Ok(None) };
+    for i in first_replayed(learner, rows.len())..rows.len() {
+        if let Some(mut said) = said_without(task, learner, memory, i, input_dim) {
+            let (row, h) = (task.row(rows.y[i], rows.noise[i]), &h[i * dim..(i + 1) * dim]);
+            corrections.step(h, &row, &mut said);
+        }
+    }
+    Ok(Some(corrections))
+}
+
 /// What is learned beside a model, where that is wanted.
 struct Beside {
     corrections: Option<Box<Corrections>>,
@@ -245,32 +303,21 @@ impl Beside {
         learner: &Learner,
         settings: &Settings,
         input_dim: usize,
+        is_moving: bool,
     ) -> Result<Self> {
         let rows = &memory.rows;
         let (h, dim) = (learner.encoder().encode_all(&rows.x)?, learner.encoder().map().output_dim());
-        let first = learner.first().stats().lattice().points().map_or(0, |points| dim - points.dim());
-        let (processes, variance) = (learner.processes().len(), task.target_variance());
+        let first = first_of_points(learner);
         let has_spread = T::IS_NUMBER && settings.noise_may_vary();
         let mut spread = has_spread.then(|| Spread::new(&h, dim, first)).transpose()?;
-        let corrections = || Corrections::new(&h, dim, first, processes, variance);
-        let mut corrections = settings.tracking.then(corrections).transpose()?;
-        // On a large grid a prediction takes too long.
-        let last =
-            if learner.first().follows_in_steps() { rows.len() } else { rows.len().saturating_sub(REPLAYED) };
+        let mut corrections = blank_corrections(task, &h, learner, settings)?;
+        let last = first_replayed(learner, rows.len());
         let begin = if spread.is_none() || learner.first().follows_in_steps() { last } else { 0 };
-        let without = |task: &mut T, i: usize| {
-            let x = &rows.x[i * input_dim..(i + 1) * input_dim];
-            // An outlier is no change.
-            let counts = task.discount(x, rows.y[i]) == 1.0 && learner.encoder().scaling().reaches(x);
-            let row = task.row(rows.y[i], rows.noise[i]);
-            if counts { learner.predict_without(x, row.each).ok() } else { None }
-        };
         // Rows that came sorted say how noisy others are if they are gone through in another order.
-        let is_moving = memory.is_moving();
         let order = if is_moving { shuffled(begin..rows.len()) } else { (begin..rows.len()).collect() };
         let mut seen = Vec::new();
         for i in order {
-            let Some(mut said) = without(task, i) else { continue };
+            let Some(mut said) = said_without(task, learner, memory, i, input_dim) else { continue };
             let (row, h) = (task.row(rows.y[i], rows.noise[i]), &h[i * dim..(i + 1) * dim]);
             if spread.is_some() && learner.encoder().is_fixed() {
                 seen.push((i, h.to_vec(), said[0], row.each[0].value));
@@ -280,11 +327,8 @@ impl Beside {
             }
             spread.iter_mut().for_each(|own| own.step(h, row.each[0].value, &mut said[0]));
         }
-        let again = if is_moving && corrections.is_some() { last..rows.len() } else { 0..0 };
-        for i in again {
-            let Some(mut said) = without(task, i) else { continue };
-            let (row, h) = (task.row(rows.y[i], rows.noise[i]), &h[i * dim..(i + 1) * dim]);
-            corrections.iter_mut().for_each(|own| own.step(h, &row, &mut said));
+        if is_moving {
+            corrections = replayed(task, memory, learner, settings, input_dim)?;
         }
         Ok(Self { corrections: corrections.map(Box::new), spread: spread.map(Box::new), rows: seen })
     }
