@@ -65,6 +65,9 @@ fn columns_that_only_look_like_clocks_are_read() {
     rounded.iter_mut().for_each(|row| row.0[1] = (100.0 * bell()).round());
     rounded.sort_by(|x, y| x.0[1].total_cmp(&y.0[1]));
     assert_eq!(stream(&rounded).remarks(), []);
+    // And so do whole numbers of which there are dozens each.
+    rounded.iter_mut().for_each(|row| row.0[1] = (0.1 * row.0[1]).round());
+    assert_eq!(stream(&rounded).remarks(), []);
 }
 
 #[test]

@@ -56,7 +56,9 @@ impl OnlineClassifier {
     pub(super) fn restored(mut online: Online<Classification>, metrics: &PrequentialClasses) -> Result<Self> {
         online.task.count_classes();
         let count = online.task.count();
-        if online.memory.rows.y.iter().any(|&c| !(c >= 0.0 && c < count as f64 && c.fract() == 0.0)) {
+        let is_class = |c: f64| c >= 0.0 && c < count as f64 && c.fract() == 0.0;
+        let in_memory = online.memory.rows.y.iter().all(|&c| is_class(c));
+        if !in_memory || !online.sample.iter().all(|sample| sample.targets().all(is_class)) {
             return Err(Error::Config { field: "classes".into(), reason: "a row has no class".into() });
         }
         if let Some(learner) = &online.learner {

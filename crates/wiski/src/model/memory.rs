@@ -32,7 +32,10 @@ impl Restore for Memory {
 const FEWEST_RISING: usize = 50;
 /// A clock has ticked at least so many times.
 const FEWEST_TICKS: usize = 20;
-/// With so many rows for each tick, a day's or a month's, their number may vary.
+/// The middle half of a clock's steps, and of the numbers of rows that come with its ticks, differs by no more than this share
+/// of the median. With many rows for each tick, a day's or a month's, their number may vary a little more: as much as numbers of
+/// eight rows and more that chance decides. Whole numbers that were sorted vary by more than their median.
+const ALIKE: f64 = 0.5;
 const MANY_ROWS: usize = 8;
 
 impl Memory {
@@ -114,8 +117,8 @@ impl Memory {
                 return false;
             }
             let rows = values.chunk_by(|a, b| a == b).map(|tick| tick.len() as f64).collect();
-            let is_regular = values.len() >= MANY_ROWS * steps.len() || are_alike(rows);
-            is_regular && are_alike(steps)
+            let many = values.len() >= MANY_ROWS * steps.len();
+            are_alike(rows, if many { 1.2 * ALIKE } else { ALIKE }) && are_alike(steps, ALIKE)
         };
         let is_told = !self.is_sample && self.len() >= FEWEST_RISING;
         if is_told { (0..dim).filter(ticks).collect() } else { Vec::new() }
@@ -192,11 +195,11 @@ fn distance(values: &mut [(f64, bool)]) -> f64 {
     most
 }
 
-/// Whether the middle half of some sizes differs by no more than half of their median.
-fn are_alike(mut sizes: Vec<f64>) -> bool {
+/// Whether the middle half of some sizes differs by no more than a share of their median.
+fn are_alike(mut sizes: Vec<f64>, share: f64) -> bool {
     sizes.sort_by(f64::total_cmp);
     let quantile = |share: f64| sizes[((sizes.len() - 1) as f64 * share).round() as usize];
-    quantile(0.75) - quantile(0.25) <= 0.5 * quantile(0.5)
+    quantile(0.75) - quantile(0.25) <= share * quantile(0.5)
 }
 
 #[cfg(test)]

@@ -366,6 +366,7 @@ impl<T: Task> Online<T> {
                 return;
             }
             self.task.observed(&x, y, None);
+            self.sample.iter_mut().for_each(|sample| sample.observe(&x, y, 1.0));
         }
     }
 

@@ -93,7 +93,12 @@ impl Sample {
         length("columns of recent rows", self.recent.len() * dim, self.recent.x.len())
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// The targets of all rows that are kept.
+    pub(super) fn targets(&self) -> impl Iterator<Item = f64> + '_ {
+        self.rows.y.iter().chain(&self.recent.y).copied()
+    }
+
+    fn len(&self) -> usize {
         self.rows.len()
     }
 
@@ -106,7 +111,7 @@ impl Sample {
     pub(super) fn observe(&mut self, x: &[f64], y: f64, noise: f64) {
         let number = self.seen;
         self.seen += 1;
-        if self.recent.len() == 2 * RECENT {
+        if self.recent.len() >= 2 * RECENT {
             self.recent.x.drain(..RECENT * x.len());
             self.recent.y.drain(..RECENT);
             self.recent.noise.drain(..RECENT);
