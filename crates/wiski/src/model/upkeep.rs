@@ -221,8 +221,7 @@ impl<T: Task> Online<T> {
 
     /// Begins a renewal beside the stream.
     fn begin_renewal(&mut self) {
-        let (Some(sample), Some(learner)) = (&mut self.sample, &self.learner) else { return };
-        sample.looked();
+        let (Some(sample), Some(learner)) = (&self.sample, &self.learner) else { return };
         let (task, settings) = (self.task.clone(), self.settings.clone());
         let renewal =
             Successor::by_renewal(task, (**sample).clone(), settings, self.input_dim, learner.clone());
@@ -249,6 +248,7 @@ impl<T: Task> Online<T> {
                 // Tried again when it is due the next time, not with every row.
                 self.learner.iter_mut().for_each(|learner| learner.postpone_refit());
                 self.searched_at = self.memory.len();
+                self.sample.iter_mut().for_each(|sample| sample.looked());
                 if self.learner.is_some() && self.memory.len() >= self.settings.memory_rows(self.input_dim) {
                     self.settle();
                 }
@@ -259,6 +259,9 @@ impl<T: Task> Online<T> {
 
     fn take_over(&mut self, prepared: Prepared<T>) {
         self.task.adopt(&prepared.task);
+        if prepared.search.is_some() {
+            self.sample.iter_mut().for_each(|sample| sample.looked());
+        }
         let search = prepared.search.as_ref().filter(|search| search.sampled_from.is_none());
         let search = search.map(|search| (search.rows, search.is_last));
         self.adopt(prepared);
