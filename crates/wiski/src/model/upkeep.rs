@@ -30,8 +30,8 @@ const SMALL_RANK: usize = 100;
 
 impl<T: Task> Online<T> {
     /// Lets go of the rows in memory. Along a clock the newer half stays: there the grid will have to move on, and what
-    /// it has left behind is forgotten then. Of a sum of grids a sample of all rows is kept, unless a
-    /// clock is among the columns: where rows come in time, a row left out among its neighbors says little about rows to come.
+    /// it has left behind is forgotten then. Of a sum of grids a sample of all rows is kept, unless a clock is among the columns:
+    /// where rows come in time, a row left out among its neighbors says little about rows to come.
     pub(super) fn settle(&mut self) {
         if self.settings.is_additive() && self.rising.is_empty() && !self.memory.is_empty() {
             let (memory_rows, seed) = (self.settings.memory_rows(self.input_dim), self.settings.seed);
