@@ -142,9 +142,9 @@ impl Sample {
         self.seen + rows as u64 >= 2 * self.looked_at
     }
 
-    /// Whether there are a sixteenth more rows than features were learned from.
+    /// Whether there are a sixteenth more rows than when it was last asked how far they have moved.
     pub(super) fn has_more(&self) -> bool {
-        self.seen > self.learned_at + self.learned_at / 16
+        self.seen > self.looked_at + self.looked_at / 16
     }
 
     /// Takes note that it was asked how far rows have moved.

@@ -146,7 +146,8 @@ impl<T: Task> Online<T> {
         self.is_searching() || self.has_moved()
     }
 
-    /// Whether there are more rows than features were learned from, distributed otherwise.
+    /// Whether there are more rows than when that was last looked at, and those since features were learned are distributed
+    /// otherwise than those before.
     fn has_moved(&self) -> bool {
         self.sample.as_deref().is_some_and(|sample| sample.has_more() && sample.has_moved())
     }
